@@ -1,0 +1,143 @@
+/* stream_ext: installed by CREATE EXTENSION stream_ext */
+\echo Use "CREATE EXTENSION stream_ext" to load this file. \quit
+
+/*
+ * The catalog: what users said, what each batch was told, that it is done, how it went, and the state.
+ * All tables are insert-mostly and written by C table access; users read the views of 90_view.sql.
+ */
+
+CREATE TYPE stream.sink AS (kind text, target text, options jsonb);
+COMMENT ON TYPE stream.sink IS 'where a query''s rows go; made by stream.to_table() and its kin';
+
+CREATE TYPE stream.trigger AS (kind text, period interval);
+COMMENT ON TYPE stream.trigger IS 'when a query''s next batch is due; made by stream.processing_time() and its kin';
+
+CREATE SEQUENCE stream.query_id_seq MAXVALUE 2147483647;
+COMMENT ON SEQUENCE stream.query_id_seq IS 'ids of queries; never given twice';
+
+CREATE TABLE stream.query (
+    id          bigint NOT NULL DEFAULT pg_catalog.nextval('stream.query_id_seq'),
+    name        text NOT NULL,
+    owner       name NOT NULL,
+    query       text NOT NULL,
+    sink        stream.sink NOT NULL,
+    output_mode text NOT NULL,
+    trigger     stream.trigger NOT NULL,
+    options     jsonb NOT NULL,
+    settings    jsonb NOT NULL,
+    signature   jsonb,
+    incarnation integer NOT NULL DEFAULT 0,
+    created_at  timestamptz NOT NULL,
+    CONSTRAINT query_pkey PRIMARY KEY (id),
+    CONSTRAINT query_name_key UNIQUE (name)
+);
+COMMENT ON TABLE stream.query IS 'the queries as their owners defined them; the SELECT itself is the view stream.query_<id>';
+COMMENT ON COLUMN stream.query.owner IS 'role name, not oid: a dump restores row by row even where a role is missing';
+COMMENT ON COLUMN stream.query.settings IS 'settings that change results (search_path, TimeZone, …), pinned at creation';
+COMMENT ON COLUMN stream.query.signature IS 'what saved state depends on: one object per stateful operator';
+COMMENT ON COLUMN stream.query.incarnation IS 'grows with reset_query; outside sinks key on (id, incarnation, batch_id)';
+
+CREATE TABLE stream.query_run (
+    query_id    bigint NOT NULL,
+    wanted      boolean NOT NULL,
+    status      text NOT NULL,
+    run_id      uuid,
+    failures    integer NOT NULL DEFAULT 0,
+    sqlstate    text,
+    error       text,
+    retry_at    timestamptz,
+    changed_at  timestamptz NOT NULL,
+    CONSTRAINT query_run_pkey PRIMARY KEY (query_id)
+);
+COMMENT ON TABLE stream.query_run IS 'which queries should run and how their last run went; not dumped: after a restore every query is stopped';
+
+CREATE TABLE stream.offset_entry (
+    query_id       bigint NOT NULL,
+    batch_id       bigint NOT NULL,
+    starts         jsonb NOT NULL,
+    offsets        jsonb NOT NULL,
+    watermark      timestamptz,
+    late_watermark timestamptz,
+    batch_time     timestamptz NOT NULL,
+    conf           jsonb NOT NULL,
+    logged_at      timestamptz NOT NULL,
+    CONSTRAINT offset_entry_pkey PRIMARY KEY (query_id, batch_id)
+);
+COMMENT ON TABLE stream.offset_entry IS 'what each batch was told to read, written before it runs; a retry obeys it';
+
+CREATE TABLE stream.commit_entry (
+    query_id       bigint NOT NULL,
+    batch_id       bigint NOT NULL,
+    next_watermark timestamptz,
+    watermarks     jsonb NOT NULL,
+    rows_late      bigint NOT NULL,
+    rows_bad       bigint NOT NULL,
+    committed_at   timestamptz NOT NULL,
+    CONSTRAINT commit_entry_pkey PRIMARY KEY (query_id, batch_id)
+);
+COMMENT ON TABLE stream.commit_entry IS 'batches that are done, with the watermarks for the next; written in the batch''s own transaction';
+
+CREATE TABLE stream.progress_entry (
+    query_id bigint NOT NULL,
+    batch_id bigint NOT NULL,
+    at       timestamptz NOT NULL,
+    progress jsonb NOT NULL,
+    CONSTRAINT progress_entry_pkey PRIMARY KEY (query_id, batch_id)
+);
+COMMENT ON TABLE stream.progress_entry IS 'how each batch went, in the shape of Spark''s StreamingQueryProgress';
+
+CREATE SEQUENCE stream.dead_letter_id_seq;
+COMMENT ON SEQUENCE stream.dead_letter_id_seq IS 'ids of dead letters';
+
+CREATE TABLE stream.dead_letter (
+    id       bigint NOT NULL DEFAULT pg_catalog.nextval('stream.dead_letter_id_seq'),
+    query_id bigint NOT NULL,
+    batch_id bigint NOT NULL,
+    source   text,
+    reason   text NOT NULL,
+    "position" jsonb,
+    raw      bytea,
+    error    text,
+    at       timestamptz NOT NULL,
+    CONSTRAINT dead_letter_pkey PRIMARY KEY (id)
+);
+COMMENT ON TABLE stream.dead_letter IS 'rows that could not be used, with where they came from and why; same transaction as their batch';
+
+/*
+ * State: chunks of packed entries (state/memory.c has the layout). Chunks stay in the heap page up to 8 kB; longer ones go out of line, uncompressed.
+ */
+CREATE TABLE stream.state_change (
+    query_id    bigint NOT NULL,
+    operator_id integer NOT NULL,
+    state_name  text NOT NULL,
+    batch_id    bigint NOT NULL,
+    chunk       integer NOT NULL,
+    data        bytea NOT NULL,
+    CONSTRAINT state_change_pkey PRIMARY KEY (query_id, operator_id, state_name, batch_id, chunk)
+) WITH (toast_tuple_target = 8160);
+ALTER TABLE stream.state_change ALTER COLUMN data SET STORAGE EXTERNAL;
+COMMENT ON TABLE stream.state_change IS 'changelog of operator state: what each batch changed';
+
+CREATE TABLE stream.state_snapshot (
+    query_id    bigint NOT NULL,
+    operator_id integer NOT NULL,
+    state_name  text NOT NULL,
+    batch_id    bigint NOT NULL,
+    chunk       integer NOT NULL,
+    data        bytea NOT NULL,
+    CONSTRAINT state_snapshot_pkey PRIMARY KEY (query_id, operator_id, state_name, batch_id, chunk)
+) WITH (toast_tuple_target = 8160);
+ALTER TABLE stream.state_snapshot ALTER COLUMN data SET STORAGE EXTERNAL;
+COMMENT ON TABLE stream.state_snapshot IS 'operator state as of a batch, folded from the changelog';
+
+SELECT pg_catalog.pg_extension_config_dump('stream.query_id_seq', ''),
+       pg_catalog.pg_extension_config_dump('stream.query', ''),
+       pg_catalog.pg_extension_config_dump('stream.offset_entry', ''),
+       pg_catalog.pg_extension_config_dump('stream.commit_entry', ''),
+       pg_catalog.pg_extension_config_dump('stream.progress_entry', ''),
+       pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', ''),
+       pg_catalog.pg_extension_config_dump('stream.dead_letter', ''),
+       pg_catalog.pg_extension_config_dump('stream.state_change', ''),
+       pg_catalog.pg_extension_config_dump('stream.state_snapshot', '');
+
+GRANT USAGE ON SCHEMA stream TO PUBLIC;

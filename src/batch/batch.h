@@ -1,0 +1,62 @@
+/*
+ * batch.h: one batch, six steps: trigger → plan → log → execute → sink → commit. The transaction is the checkpoint.
+ */
+#ifndef STREAM_BATCH_BATCH_H
+#define STREAM_BATCH_BATCH_H
+
+#include "postgres.h"
+#include "metadata/log.h"
+#include "metadata/query.h"
+#include "plan/plan.h"
+#include "sink/sink.h"
+#include "source/source.h"
+
+/* A query being run in this process: compiled plan, open sources, operators with their state, position in the logs. */
+typedef struct QueryRuntime
+{
+	MemoryContext context;		  /* of the runtime */
+	StreamQuery *query;
+	Sink *sink;
+	StreamPlan *plan;
+	List *readers;				  /* SourceReader, as plan->sources */
+	List *operators;			  /* Operator, as plan->operators */
+	bool session_lock;			  /* worker: the query's lock is held by the session */
+	/* where the logs are; batch_id -1: nothing yet */
+	int64 last_batch;			  /* newest committed */
+	OffsetEntry last_offsets;	  /* its offsets */
+	CommitEntry last_commit;
+	bool pending;				  /* an offset entry beyond last_batch exists: run it first */
+	OffsetEntry pending_offsets;
+	MemoryContext log_context;	  /* of the above */
+	MemoryContext batch_context;  /* reset per batch */
+	/* available_now and process_all_available: fixed ends per source; NULL list: none */
+	List *ceilings;				  /* Position, as readers */
+	bool ignore_limits;			  /* trigger once */
+	int64 waiting_since;		  /* monotonic µs since when rows wait for min_rows_per_batch; 0: not */
+	bool more;					  /* out: data remained behind the last batch */
+	int64 last_duration_us;
+	int64 last_rows;
+	TimestampTz last_batch_at;
+} QueryRuntime;
+
+/* Opens everything in a new context below CurrentMemoryContext. Must be called inside a transaction, as the query's owner. */
+extern QueryRuntime *runtime_open(StreamQuery *query, bool session_lock);
+extern void runtime_close(QueryRuntime *rt);
+/* After a failed batch (transaction already aborted): drop what it changed; logs and state are read again by the next batch. */
+extern void runtime_forget(QueryRuntime *rt);
+/* Fixes the ends: what is there now is all that will be read. Inside a transaction. */
+extern void runtime_fix_ends(QueryRuntime *rt);
+
+/*
+ * Fires one trigger: false when there was nothing to do (no id consumed). Called outside a transaction; leaves none behind.
+ * Errors fly; the caller aborts and calls runtime_forget.
+ */
+extern bool batch_run(QueryRuntime *rt);
+
+/* Is anything due without new data: a pending batch, or a no-data batch? Cheap, no transaction. */
+extern bool batch_is_due(QueryRuntime *rt);
+
+/* After batch_run: fold state and purge logs when it is worth while; own transactions. */
+extern void batch_housekeeping(QueryRuntime *rt);
+
+#endif

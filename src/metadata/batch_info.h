@@ -1,0 +1,32 @@
+/* batch_info.h: what one batch is, as every layer below batch/ sees it. Filled by batch/ before anything runs. */
+#ifndef STREAM_METADATA_BATCH_INFO_H
+#define STREAM_METADATA_BATCH_INFO_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+
+typedef enum OutputMode
+{
+	OUTPUT_APPEND,
+	OUTPUT_UPDATE,
+	OUTPUT_COMPLETE
+} OutputMode;
+
+/* Watermarks: DT_NOBEGIN (-infinity) stands for "none yet". Both tests are non-strict: late iff event time <= late_watermark. */
+typedef struct BatchInfo
+{
+	int64 query_id;
+	const char *query_name;
+	int64 batch_id;
+	TimestampTz batch_time;		 /* logged; now() and kin mean it */
+	TimestampTz late_watermark;	 /* the eviction value of the batch before */
+	TimestampTz evict_watermark; /* offset_log.watermark */
+	OutputMode output_mode;
+	bool late_to_dead_letter; /* option late_rows */
+	bool has_data;			  /* false: a no-data batch */
+} BatchInfo;
+
+extern OutputMode output_mode_parse(const char *text); /* 22023 naming the three */
+extern const char *output_mode_name(OutputMode mode);
+
+#endif

@@ -1,0 +1,45 @@
+/* log.h: the offset log, the commit log and the progress rows: what each batch was told, that it is done, how it went. */
+#ifndef STREAM_METADATA_LOG_H
+#define STREAM_METADATA_LOG_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+#include "utils/jsonb.h"
+
+/* stream.offset_entry. Written before the batch runs; a retry obeys it. */
+typedef struct OffsetEntry
+{
+	int64 batch_id;
+	Jsonb *starts;	 /* {source name: position}, from */
+	Jsonb *offsets;	 /* {source name: position}, to */
+	TimestampTz watermark; /* eviction; DT_NOBEGIN: none, stored as NULL */
+	TimestampTz late_watermark;
+	TimestampTz batch_time;
+	Jsonb *conf;	 /* {"behind": {source: [lanes]}, …} */
+} OffsetEntry;
+
+/* stream.commit_entry. In the batch's own transaction. */
+typedef struct CommitEntry
+{
+	int64 batch_id;
+	TimestampTz next_watermark;
+	Jsonb *watermarks; /* {source: {"watermark": µs, "lanes": {"0": µs}}}: each source's own, for the next batch */
+	int64 rows_late, rows_bad; /* totals since creation, this batch included */
+} CommitEntry;
+
+/* Newest entries; false: none yet. In CurrentMemoryContext. */
+extern bool offset_log_last(int64 query_id, OffsetEntry *entry);
+extern bool commit_log_last(int64 query_id, CommitEntry *entry);
+extern bool offset_log_get(int64 query_id, int64 batch_id, OffsetEntry *entry);
+
+/* A second writer of the same batch is a unique violation (23505). C table access; visible to the next command. */
+extern void offset_log_add(int64 query_id, const OffsetEntry *entry);
+extern void commit_log_add(int64 query_id, const CommitEntry *entry);
+extern void progress_add(int64 query_id, int64 batch_id, Jsonb *progress);
+
+/* Forgets everything (reset, drop), everything after a batch (rewind), or everything at and below one (purge). */
+extern void logs_truncate(int64 query_id);
+extern void logs_truncate_after(int64 query_id, int64 batch_id);
+extern void logs_purge(int64 query_id, int64 upto_batch);
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * query.h: rows of stream.query (what the user said) and stream.query_run (what should run, and how it went).
+ * stream.query_run is not dumped: after a restore every query is stopped.
+ */
+#ifndef STREAM_METADATA_QUERY_H
+#define STREAM_METADATA_QUERY_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+#include "metadata/batch_info.h"
+#include "nodes/parsenodes.h"
+#include "utils/jsonb.h"
+
+typedef enum TriggerKind
+{
+	TRIGGER_PROCESSING_TIME,
+	TRIGGER_AVAILABLE_NOW,
+	TRIGGER_ONCE,
+	TRIGGER_CONTINUOUS,
+	TRIGGER_REAL_TIME
+} TriggerKind;
+
+typedef struct TriggerDef
+{
+	TriggerKind kind;
+	int64 period; /* microseconds */
+} TriggerDef;
+
+typedef struct QueryOptions
+{
+	int64 max_rows_per_batch; /* 0: none */
+	int64 max_bytes_per_batch;
+	int64 min_rows_per_batch;
+	int64 max_trigger_delay; /* microseconds */
+	Jsonb *watermarks;		 /* {"source": "10 minutes"} */
+	char *multiple_watermark_policy;
+	int64 max_event_time_skew; /* -1: none */
+	bool no_data_batches;
+	char *late_rows;
+	char *state_provider;
+	int64 min_batches_to_retain;
+	int64 max_retries;
+	int64 idle_timeout; /* -1: none */
+	int64 parallelism;
+	bool dedup_within_watermark;
+} QueryOptions;
+
+typedef struct StreamQuery
+{
+	int64 id;
+	char *name;
+	Oid owner;			/* resolved from the stored name; error 42704 if the role is gone */
+	char *text;			/* as written */
+	Oid view;			/* stream.query_<id> */
+	Datum sink;			/* stream.sink, detoasted copy */
+	OutputMode output_mode;
+	TriggerDef trigger;
+	Jsonb *options_json;
+	QueryOptions options;
+	Jsonb *settings;	/* {"search_path": …, "TimeZone": …} pinned at creation */
+	Jsonb *signature;	/* of the operators, as of the last create/alter */
+	int incarnation;	/* grows with reset_query */
+} StreamQuery;
+
+/* In CurrentMemoryContext. 42704 when unknown (missing_ok: NULL). Needs a transaction; no privilege. */
+extern StreamQuery *query_load(const char *name, bool missing_ok);
+extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
+/* ereport 42501 unless the current user is a member of the owner. */
+extern void query_check_owner(StreamQuery *query);
+/* The view's Query, a copy ready for rewriting. */
+extern Query *query_view_tree(StreamQuery *query);
+
+extern void query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name);
+extern TriggerDef trigger_from_datum(Datum composite);
+extern const char *trigger_kind_name(TriggerKind kind);
+
+/* Pinned settings: applied for the current transaction only; call at the start of each. Also pins role = session user and row_security. */
+extern void query_apply_settings(StreamQuery *query);
+extern Jsonb *query_capture_settings(void);
+
+/* One writer per query. Session lock in workers, transaction lock in the foreground. False: somebody else runs it. */
+extern bool query_lock(int64 query_id, bool session_level);
+extern void query_unlock_session(int64 query_id);
+
+/* ---- stream.query_run ---- */
+typedef struct QueryRun
+{
+	bool exists;
+	bool wanted;	  /* should a worker run it? */
+	char *status;	  /* created, starting, running, stopping, stopped, restarting, failed, finished */
+	char *run_id;	  /* uuid of the present or last run */
+	int failures;	  /* in a row */
+	char *sqlstate;
+	char *error;	  /* last error, NULL after success */
+	TimestampTz retry_at;
+} QueryRun;
+
+extern void query_run_load(int64 query_id, QueryRun *run);
+/* Writes the row (insert or update); NULL run_id keeps, status must be one of the eight. C table access. */
+extern void query_run_store(int64 query_id, const QueryRun *run);
+extern char *query_run_new_id(void); /* a random uuid as text */
+
+#endif

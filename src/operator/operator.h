@@ -1,0 +1,95 @@
+/*
+ * operator.h: what Postgres's executor cannot do alone, because it remembers: aggregation, deduplication, joins, …
+ *
+ * A stage (SELECT) pushes its rows into an operator; the operator keeps state and, when all its inputs are fed, emits rows into a
+ * tuplestore that the next stage reads as an ephemeral named relation. The spec comes from plan/ and is the whole of what an operator knows
+ * about the query.
+ */
+#ifndef STREAM_OPERATOR_OPERATOR_H
+#define STREAM_OPERATOR_OPERATOR_H
+
+#include "postgres.h"
+#include "executor/tuptable.h"
+#include "metadata/batch_info.h"
+#include "nodes/pg_list.h"
+#include "state/store.h"
+#include "utils/jsonb.h"
+#include "utils/tuplestore.h"
+
+typedef struct OperatorOps OperatorOps;
+
+/* Written by plan/; lives as long as the plan. Concrete specs embed it first. */
+typedef struct OperatorSpec
+{
+	const OperatorOps *ops;
+	int id;				  /* operator_id of the state reader: position in the plan, 0 first */
+	int ninputs;
+	TupleDesc *input;	  /* per input: what its stage delivers */
+	TupleDesc output;	  /* what it emits */
+	Jsonb *signature;	  /* what saved state depends on: keys, aggregates, types. Compared on alter and start */
+	bool has_watermark;	  /* event time among its keys: drops late rows, evicts */
+} OperatorSpec;
+
+typedef struct OperatorMetrics
+{
+	int64 updated, removed, dropped; /* this batch; dropped = late rows */
+	int64 rows_total, bytes;		 /* after it */
+} OperatorMetrics;
+
+typedef struct Operator
+{
+	const OperatorOps *ops;
+	OperatorSpec *spec;
+	const BatchInfo *batch; /* the running one */
+	OperatorMetrics metrics;
+	MemoryContext context; /* lives as long as the query runs in this process */
+} Operator;
+
+struct OperatorOps
+{
+	const char *name; /* Spark's operatorName: 'stateStoreSave', 'dedupe', 'symmetricHashJoin', … */
+	/* Loads state as of last_batch (-1: none). In CurrentMemoryContext. */
+	Operator *(*open)(OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch);
+	void (*begin)(Operator *op, const BatchInfo *batch);
+	void (*receive)(Operator *op, int input, TupleTableSlot *slot); /* the hot path */
+	void (*finish)(Operator *op, Tuplestorestate *out);				/* evict by batch->evict_watermark, emit by output mode */
+	void (*flush)(Operator *op);									/* state to the tables, in the batch's transaction */
+	void (*committed)(Operator *op);
+	void (*forget)(Operator *op, int64 last_batch);					/* after an abort */
+	/* Would a batch without data do something at this watermark? (batch.evict → next) */
+	bool (*wants_batch)(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);
+	bool (*fold_due)(Operator *op);
+	void (*close)(Operator *op);
+};
+
+/* A late row: counts it, and keeps it in the dead letters when the query asks for that. */
+extern void operator_late_row(Operator *op, TupleTableSlot *slot);
+
+/* ---- aggregate.c ---- */
+
+/* One aggregate of the query: arguments and filter are columns of the input. Aggregates that share a transition share a column of state. */
+typedef struct AggregateCall
+{
+	struct Aggref *aggref; /* as in the query */
+	int first_arg;		   /* 1-based input column of its first argument; the others follow */
+	int nargs;
+	int filter;			   /* 1-based input column of the FILTER result, 0: none */
+} AggregateCall;
+
+/*
+ * Input columns: the group keys 1..nkeys, then whatever the calls point to, then the event-time column.
+ * Output columns: the keys 1..nkeys, then one column per call in order.
+ */
+typedef struct AggregateSpec
+{
+	OperatorSpec base;
+	int nkeys;
+	Oid *eq_operators;
+	Oid *collations;
+	List *calls;	/* AggregateCall */
+	int event_time; /* 1-based input column, timestamptz: when the row's group closes (end of its window). 0: never. NULL there: dropped, counted late */
+} AggregateSpec;
+
+extern const OperatorOps aggregate_operator;
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * plan.h: a SELECT becomes stages and operators.
+ *
+ * plan_compile() takes the query's view, lets Postgres analyse and rewrite it, refuses what cannot stream (check.c), follows event time
+ * (lineage.c), cuts the tree at stateful constructs (compile.c) and has Postgres plan each stateless piece.
+ */
+#ifndef STREAM_PLAN_PLAN_H
+#define STREAM_PLAN_PLAN_H
+
+#include "postgres.h"
+#include "metadata/batch_info.h"
+#include "metadata/query.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "operator/operator.h"
+#include "sink/sink.h"
+#include "source/source.h"
+
+typedef struct Stage
+{
+	Query *query;		  /* stateless piece, sources marked with STREAM_SCAN_MARK; kept, planned from a copy */
+	PlannedStmt *planned;
+	int feeds;			  /* operator (index in StreamPlan.operators) it pushes into; -1: the sink */
+	int input;			  /* which of its inputs */
+	List *reads;		  /* int list: operators whose output it reads, as ephemeral relations stage_relation_name(i) */
+} Stage;
+
+typedef struct StreamPlan
+{
+	MemoryContext context;
+	Query *analyzed;	  /* the whole query after rewrite, for explain and checks */
+	List *sources;		  /* SourceDef, each source once, in order of first appearance */
+	List *operators;	  /* OperatorSpec, in order of execution */
+	List *stages;		  /* Stage, in order of execution; an operator finishes when its last input stage has run */
+	SinkShape shape;
+	bool stateful;
+	bool uses_watermark;  /* any operator with has_watermark, or current_watermark() */
+	Jsonb *signature;	  /* array of the operators' signatures */
+	List *relations;	  /* oid list: everything the plan depends on (sources, tables, view, target) */
+	List *notices;		  /* char *: to be raised as NOTICE at create (unbounded state, …) */
+} StreamPlan;
+
+/*
+ * Compiles the Query of the view (or of query text analysed before) under the current user, search_path and snapshot.
+ * sink may be NULL (checks only). Allocates in a new context below CurrentMemoryContext. All refusals are ereports with position.
+ */
+extern StreamPlan *plan_compile(Query *query, const char *source_text, OutputMode mode, const QueryOptions *options, Sink *sink);
+
+/* Second half: wraps the last stage for the sink and plans all stages. Called by plan_compile when sink is given. */
+extern void plan_stages(StreamPlan *plan, Sink *sink);
+
+/* Has something a plan depends on changed since it was made (relcache and function invalidations)? */
+extern bool plan_is_valid(StreamPlan *plan);
+extern void plan_watch(StreamPlan *plan); /* start listening for changes */
+
+/* Locks the relations of the stages as the executor expects; an invalidation that comes with a lock shows in plan_is_valid. */
+extern void plan_lock(StreamPlan *plan);
+
+extern char *stage_relation_name(int operator_index); /* "stream_operator_0" */
+
+/* Lines of stream.explain_query: operators, state bounds, watermarks, the Postgres plan of each stage. List of char *. */
+extern List *plan_explain(StreamPlan *plan);
+
+/* ---- check.c ---- */
+extern void check_query(Query *query, OutputMode mode); /* what no plan can ever do: grouping sets, OFFSET, … */
+
+/* ---- lineage.c ---- */
+
+/* What an expression says about event time. */
+typedef enum EventTimeKind
+{
+	EVENT_TIME_NONE,
+	EVENT_TIME_INSTANT, /* a timestamp at or after the row's event time in the watermark's sense (the column, window_time(w), upper(w)) */
+	EVENT_TIME_WINDOW	/* a range, or the start of a bucket, that covers the row's event time */
+} EventTimeKind;
+
+typedef struct EventTime
+{
+	EventTimeKind kind;
+	Expr *closes; /* timestamptz expression over the same Vars: nothing for this value can come once the watermark has reached it */
+	bool has_watermark;
+} EventTime;
+
+extern EventTime lineage_expression(Query *query, Node *expr);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * sink.h: where rows go. One SinkOps per kind, one line in the table of sink.c.
+ * A sink either wraps the last stage into a statement of its own (to_table: INSERT … SELECT, nothing materialised) or receives rows.
+ */
+#ifndef STREAM_SINK_SINK_H
+#define STREAM_SINK_SINK_H
+
+#include "postgres.h"
+#include "executor/tuptable.h"
+#include "metadata/batch_info.h"
+#include "nodes/parsenodes.h"
+#include "tcop/dest.h"
+#include "utils/jsonb.h"
+
+typedef struct SinkOps SinkOps;
+
+/* What plan/ knows of the rows that will come; the sink creates its target from it. */
+typedef struct SinkShape
+{
+	TupleDesc desc;			/* the query's visible output columns */
+	OutputMode mode;
+	bool aggregated;		/* there is a GROUP BY: update mode upserts by key */
+	Bitmapset *key;			/* update mode: output columns (1-based) that contain no aggregate */
+	bool key_is_unique;		/* at most one row per key and batch for sure: no folding needed */
+} SinkShape;
+
+typedef struct SinkDef
+{
+	const SinkOps *ops;
+	char *target;		/* table name, function signature, topic, … as given */
+	Jsonb *options;
+	const char *query_name; /* for messages */
+} SinkDef;
+
+typedef struct Sink
+{
+	const SinkOps *ops;
+	SinkDef *def;
+	SinkShape *shape;
+	const BatchInfo *batch;
+	int64 rows; /* rows out in this batch, where the sink itself counts */
+} Sink;
+
+struct SinkOps
+{
+	const char *kind; /* 'table' */
+	bool in_database; /* output and commit entry are one transaction: the offsets' commit may be asynchronous */
+	/* At create and alter: options, privileges, makes what is missing (as the current user). ereport on trouble. */
+	void (*create)(SinkDef *def, SinkShape *shape);
+	/* In CurrentMemoryContext, which lives as long as the compiled plan. Checks that the target still fits. */
+	Sink *(*open)(SinkDef *def, SinkShape *shape);
+	/* The statement to run instead of the last stage: `final` becomes a part of it. NULL callback or NULL result: rows go to receive. */
+	Query *(*wrap)(Sink *sink, Query *final);
+	/* Inside the batch's transaction. */
+	void (*begin)(Sink *sink, const BatchInfo *batch);
+	void (*receive)(Sink *sink, TupleTableSlot *slot);
+	void (*finish)(Sink *sink); /* everything handed over and acknowledged: the transaction commits next */
+	void (*close)(Sink *sink);
+	Oid (*target_relation)(Sink *sink); /* optional: plans are made anew when it changes */
+	char *(*describe)(SinkDef *def);	/* 'table public.alerts', for status and progress */
+} ;
+
+extern const SinkOps *sink_lookup(const char *kind);
+extern SinkDef *sink_def_from_datum(Datum composite, const char *query_name); /* value of type stream.sink; NULL fields are 22004 */
+
+/*
+ * Statements of a sink see the batch through external parameters, the same ones for every stage.
+ * Plans leave them open; batch/ binds them.
+ */
+#define STREAM_PARAM_BATCH_TIME 1 /* timestamptz */
+#define STREAM_PARAM_BATCH_ID 2	  /* int8 */
+#define STREAM_PARAM_WATERMARK 3  /* timestamptz, NULL before there is one */
+#define STREAM_PARAM_COUNT 3
+
+extern const SinkOps table_sink;
+extern const SinkOps log_sink;
+
+#endif

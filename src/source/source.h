@@ -1,0 +1,168 @@
+/*
+ * source.h: where rows come from. One SourceOps per kind, one line in the table of source.c.
+ *
+ *   SourceDef     what the catalog says of one source (a foreign table): columns, options, event time
+ *   SourceReader  the open source of one query in this process: connections, caches; lives as long as the worker
+ *   Position      jsonb that only its source reads; the offset log keeps it
+ *   SourceBatch   one source's share of a batch: range, counters, event times seen
+ *   SourceScan    one pass over a range of it, for the FDW
+ */
+#ifndef STREAM_SOURCE_SOURCE_H
+#define STREAM_SOURCE_SOURCE_H
+
+#include "postgres.h"
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+#include "metadata/batch_info.h"
+#include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
+#include "utils/jsonb.h"
+
+typedef Jsonb Position;
+
+typedef enum BadRowPolicy
+{
+	BAD_ROW_DEAD_LETTER,
+	BAD_ROW_FAIL,
+	BAD_ROW_SKIP,
+	BAD_ROW_NULL
+} BadRowPolicy;
+
+typedef struct SourceOps SourceOps;
+
+typedef struct SourceDef
+{
+	Oid relid;				   /* the foreign table */
+	Oid owner;				   /* its owner */
+	char *name;				   /* schema-qualified and quoted: key in the offset log, name in messages */
+	const SourceOps *ops;
+	TupleDesc desc;			   /* its columns (dropped ones included) */
+	AttrNumber event_time;	   /* column with the event time, 0: none declared */
+	Oid event_time_type;	   /* TIMESTAMPTZOID or TIMESTAMPOID (read as UTC) */
+	int64 watermark_delay;	   /* microseconds; -1: event time without watermark */
+	BadRowPolicy on_bad_row;
+	List *table_options;	   /* DefElem: of the foreign table, as text */
+	List *server_options;	   /* DefElem: of its server */
+	List *user_options;		   /* DefElem: of the user mapping of GetUserId() or PUBLIC; secrets live here */
+	const char **paths;		   /* per attribute: column option "path", else the column's name */
+	void *options;			   /* parsed by ops->parse into the source's own struct */
+} SourceDef;
+
+typedef struct SourceReader
+{
+	const SourceOps *ops;
+	SourceDef *def;
+	MemoryContext context; /* dies with the reader */
+} SourceReader;
+
+typedef struct ReadLimit
+{
+	int64 max_rows;	 /* 0: none */
+	int64 max_bytes; /* 0: none */
+} ReadLimit;
+
+/* What advance() found. */
+typedef struct SourceAdvance
+{
+	Position *end;		/* NULL: nothing new */
+	int64 rows;			/* rows in the range if cheaply known, else -1 */
+	int64 rows_waiting; /* rows between from and the ceiling if cheaply known (min_rows_per_batch), else -1 */
+	bool more;			/* data remains behind end */
+	Jsonb *behind;		/* array of lane numbers that still have unread data behind end; NULL: none. Logged with the batch */
+} SourceAdvance;
+
+typedef struct SourceBatch
+{
+	SourceReader *reader;
+	Position *from, *to;		   /* (from, to] in the source's own sense; equal or NULL to: no rows of this source in the batch */
+	const BatchInfo *info;
+	bool observer_taken;		   /* the first scan observes; others of the same source read the same rows silently */
+	bool observed_all;			   /* that scan has seen the end */
+	int64 rows;					   /* good rows seen by the observer */
+	int64 rows_bad;
+	int64 bytes;
+	/* event time, microseconds as TimestampTz; by the observer over every good row, before any WHERE */
+	int64 event_rows;
+	TimestampTz event_min, event_max;
+	double event_sum;
+	int nlanes;					   /* lanes = partitions; 1 where there are none */
+	TimestampTz *lane_max;		   /* DT_NOBEGIN until a row is seen; grown by source_observe */
+	TimestampTz max_event_time;	   /* rows above do not move the watermark (max_event_time_skew); DT_NOEND: no limit */
+} SourceBatch;
+
+typedef struct SourceScan
+{
+	SourceReader *reader;
+	Position *from, *to;   /* NULL from: the very start; NULL to: what is there now (batch reads by hand) */
+	SourceBatch *batch;	   /* NULL outside a streaming query */
+	bool observer;
+	Bitmapset *needed;	   /* attributes the plan uses; NULL: all */
+	MemoryContext context; /* of the scan */
+	MemoryContext row_context; /* reset before every row by the caller of next() */
+	int lane;			   /* set by next(): lane of the row just returned */
+	void *state;		   /* the source's own */
+} SourceScan;
+
+struct SourceOps
+{
+	const char *kind;	   /* 'table' */
+	const char *server;	   /* built-in server and wrapper: 'stream_table' */
+	bool replayable;
+	/*
+	 * Is this option valid at that place (ForeignTableRelationId, ForeignServerRelationId, UserMappingRelationId, AttributeRelationId)?
+	 * Checks the value as well (ereport). Options common to all kinds are handled before.
+	 */
+	bool (*check_option)(const char *name, const char *value, Oid catalog);
+	const char *(*option_names)(Oid catalog); /* for the error that lists the valid ones */
+	/* def->options from the lists; whatever is missing or contradictory is an ereport naming def->name. */
+	void (*parse)(SourceDef *def);
+	SourceReader *(*open)(SourceDef *def); /* in CurrentMemoryContext; registers its own clean-up callback on it */
+	/* Where a new query starts. */
+	Position *(*initial)(SourceReader *reader);
+	/* The newest position: the fixed end of available_now and of process_all_available. */
+	Position *(*latest)(SourceReader *reader);
+	/* The next range from `from`, not beyond `ceiling` (NULL: none), within the limit. Runs inside a transaction with a snapshot. */
+	SourceAdvance (*advance)(SourceReader *reader, Position *from, Position *ceiling, const ReadLimit *limit);
+	void (*scan_begin)(SourceScan *scan);
+	/* Fills slot->tts_values/tts_isnull of all attributes (caller stores the virtual tuple); false at the end. Good rows only: bad ones go to source_bad_row. */
+	bool (*scan_next)(SourceScan *scan, TupleTableSlot *slot);
+	void (*scan_rewind)(SourceScan *scan);
+	void (*scan_end)(SourceScan *scan);
+	/* The batch up to here is committed: older data may be let go. Optional. */
+	void (*acknowledge)(SourceReader *reader, Position *upto);
+	/* Descriptor that becomes readable when data arrives, PGINVALID_SOCKET: none (the source sets the worker's latch itself). Optional. */
+	pgsocket (*wake_socket)(SourceReader *reader);
+	/* Is there something new, cheaply, without transaction? Called after a wake-up. Optional; default: true. */
+	bool (*has_news)(SourceReader *reader);
+	void (*close)(SourceReader *reader); /* early; the context callback does the same */
+};
+
+/* ---- source.c ---- */
+extern const SourceOps *source_lookup_kind(const char *kind);
+extern const SourceOps *source_lookup_server(const char *wrapper); /* by foreign-data wrapper name */
+extern char *source_kinds(void);
+extern bool source_is_stream(Oid relid);						   /* a foreign table of one of our wrappers? */
+extern SourceDef *source_load(Oid relid);						   /* from the catalog, in CurrentMemoryContext; user mapping of the current user */
+
+/*
+ * A row of the source that cannot be read. By def->on_bad_row: dead letter, error, counted, … Outside a streaming query: 'fail' raises,
+ * everything else warns once per scan. Does nothing for scans that do not observe.
+ */
+extern void source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len, int sqlstate, const char *message);
+
+/* Counts a good row and its event time; called by fdw.c for the observing scan. */
+extern void source_observe(SourceScan *scan, TupleTableSlot *slot);
+
+/* The batch running in this process; fdw.c looks its scans up here by relid. NULL list between batches. List of SourceBatch. */
+extern void source_set_running(List *batches);
+extern SourceBatch *source_running(Oid relid);
+/* Reads what no scan of the plan has read, so that counts, watermarks and dead letters never depend on the plan. */
+extern void source_drain(SourceBatch *batch);
+
+/* ---- fdw.c ---- */
+#define STREAM_SCAN_MARK "stream_ext batch" /* RangeTblEntry.enrname of a source read as part of a batch; set by plan/ */
+
+extern const SourceOps table_source;
+extern const SourceOps kafka_source;
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * store.h: keyed state of one operator. Operators know nothing else of where state lives.
+ *
+ * An entry is a key (compared by the types' own equality, NULLs equal) and a value the operator owns in live form; the store
+ * asks the operator to serialize it only when a commit writes what changed. Two providers: memory (hash + changelog) and,
+ * later, table (rows in place).
+ *
+ * Life: open → load → per batch: get/put/remove/expire … flush (inside the batch's transaction) → forget after an abort → close.
+ */
+#ifndef STREAM_STATE_STORE_H
+#define STREAM_STATE_STORE_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+
+typedef struct StateStore StateStore;
+
+typedef struct StateEntry
+{
+	MinimalTuple key;	  /* first representative of the key */
+	void *value;		  /* live value, the operator's; NULL right after creation */
+	TimestampTz expires;  /* DT_NOEND: never */
+	uint64 touched;		  /* the operator's: serial of the batch that touched it last */
+	/* below: the provider's */
+	struct StateEntry *order[3]; /* expiry order links */
+	uint32 hash;
+	bool dirty;
+	bool stored;		  /* known to the tables */
+	bool removed;
+	uint32 bytes;		  /* last serialized size, key included */
+} StateEntry;
+
+/* How the operator's live values go to bytes and back. context: where the live value must be allocated. */
+typedef struct StateValueOps
+{
+	void (*serialize)(void *operator_private, StateEntry *entry, StringInfo out);
+	void (*deserialize)(void *operator_private, StateEntry *entry, const char *bytes, Size len, MemoryContext context);
+	void (*release)(void *operator_private, StateEntry *entry); /* free the live value */
+} StateValueOps;
+
+typedef struct StateSchema
+{
+	int64 query_id;
+	int operator_id;
+	const char *state_name;	 /* 'default', 'left', 'right', a processor's variable */
+	TupleDesc keydesc;
+	Oid *eq_operators;		 /* per key column */
+	Oid *collations;
+	const StateValueOps *value_ops;
+	void *operator_private;
+} StateSchema;
+
+typedef struct StateMetrics
+{
+	int64 rows;	 /* entries held */
+	int64 bytes; /* serialized size of them, key included; entries not yet flushed count by their last size */
+} StateMetrics;
+
+typedef struct StateProvider
+{
+	const char *name; /* 'memory' */
+	/* Opens in CurrentMemoryContext and loads the state as of the last committed batch (batch_id, -1: nothing yet). */
+	StateStore *(*open)(const StateSchema *schema, int64 batch_id);
+	StateEntry *(*get)(StateStore *store, TupleTableSlot *key); /* NULL: absent */
+	/* Finds or creates; marks it changed. *created tells. A new entry has value NULL and expires DT_NOEND. */
+	StateEntry *(*put)(StateStore *store, TupleTableSlot *key, bool *created);
+	void (*changed)(StateStore *store, StateEntry *entry); /* value changed in place after get */
+	void (*set_expiry)(StateStore *store, StateEntry *entry, TimestampTz expires);
+	void (*remove)(StateStore *store, StateEntry *entry); /* gone from get and scan at once; memory freed at flush */
+	StateEntry *(*next_expired)(StateStore *store, TimestampTz upto); /* an entry with expires <= upto, earliest first, not removed by itself; NULL: none */
+	TimestampTz (*first_expiry)(StateStore *store);					  /* DT_NOEND: nothing ever expires */
+	void (*scan_start)(StateStore *store);
+	StateEntry *(*scan_next)(StateStore *store);
+	void (*flush)(StateStore *store, int64 batch_id); /* writes what changed as of this batch, in the current transaction */
+	void (*committed)(StateStore *store);			  /* that transaction is durable: changed marks are cleared */
+	void (*forget)(StateStore *store, int64 batch_id); /* the transaction failed: back to the state as of batch_id */
+	MemoryContext (*value_context)(StateStore *store); /* allocate live values here */
+	StateMetrics (*metrics)(StateStore *store);
+	void (*close)(StateStore *store);
+} StateProvider;
+
+struct StateStore
+{
+	const StateProvider *provider;
+	StateSchema schema;
+};
+
+extern const StateProvider memory_state;
+
+/* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
+extern void state_truncate(int64 query_id, int64 keep_upto_batch);
+/* Folds changelog into snapshots and purges what nobody can ask for any more. Own transaction of the caller. True: did something. */
+extern bool state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain);
+/* Is folding worth while? Cheap; from counters the provider keeps. */
+extern bool state_fold_due(StateStore *store);
+
+#endif
