@@ -49,7 +49,8 @@ typedef struct StreamQuery
 {
 	int64 id;
 	char *name;
-	Oid owner;			/* resolved from the stored name; error 42704 if the role is gone */
+	char *owner_name;
+	Oid owner;			/* resolved from the name; InvalidOid if the role is gone: query_check_owner then says so */
 	char *text;			/* as written */
 	Oid view;			/* stream.query_<id> */
 	Datum sink;			/* stream.sink, detoasted copy */

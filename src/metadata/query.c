@@ -1,0 +1,271 @@
+/*
+ * query.c: rows of stream.query, the view that holds the SELECT, and what must be pinned before any of a query's code runs.
+ */
+#include "metadata/query.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "commands/variable.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "rewrite/rewriteHandler.h"
+#include "storage/lmgr.h"
+#include "util/heap.h"
+#include "util/options.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+enum
+{
+	QUERY_ID, QUERY_NAME, QUERY_OWNER, QUERY_TEXT, QUERY_SINK, QUERY_MODE, QUERY_TRIGGER, QUERY_OPTIONS, QUERY_SETTINGS,
+	QUERY_SIGNATURE, QUERY_INCARNATION, QUERY_CREATED, QUERY_COLUMNS
+};
+
+#define DEFAULT_MAX_TRIGGER_DELAY (15 * USECS_PER_MINUTE)
+
+static const OptionDef query_option_defs[] = {
+	{"max_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, max_rows_per_batch), 1, PG_INT64_MAX, NULL},
+	{"max_bytes_per_batch", OPTION_INT64, offsetof(QueryOptions, max_bytes_per_batch), 1, PG_INT64_MAX, NULL},
+	{"min_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, min_rows_per_batch), 1, PG_INT64_MAX, NULL},
+	{"max_trigger_delay", OPTION_INTERVAL, offsetof(QueryOptions, max_trigger_delay), 0, PG_INT64_MAX, NULL},
+	{"watermarks", OPTION_JSON, offsetof(QueryOptions, watermarks), 0, 0, NULL},
+	{"multiple_watermark_policy", OPTION_ENUM, offsetof(QueryOptions, multiple_watermark_policy), 0, 0, "min|max"},
+	{"max_event_time_skew", OPTION_INTERVAL, offsetof(QueryOptions, max_event_time_skew), 0, PG_INT64_MAX, NULL},
+	{"no_data_batches", OPTION_BOOL, offsetof(QueryOptions, no_data_batches), 0, 0, NULL},
+	{"late_rows", OPTION_ENUM, offsetof(QueryOptions, late_rows), 0, 0, "drop|dead_letter"},
+	{"state_provider", OPTION_ENUM, offsetof(QueryOptions, state_provider), 0, 0, "memory|table"},
+	{"min_batches_to_retain", OPTION_INT64, offsetof(QueryOptions, min_batches_to_retain), 1, 1000000000, NULL},
+	{"max_retries", OPTION_INT64, offsetof(QueryOptions, max_retries), 0, 1000000, NULL},
+	{"idle_timeout", OPTION_INTERVAL, offsetof(QueryOptions, idle_timeout), 1, PG_INT64_MAX, NULL},
+	{"parallelism", OPTION_INT64, offsetof(QueryOptions, parallelism), 1, 64, NULL},
+	{"dedup_within_watermark", OPTION_BOOL, offsetof(QueryOptions, dedup_within_watermark), 0, 0, NULL},
+	{NULL, 0, 0, 0, 0, NULL}};
+
+void
+query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name)
+{
+	memset(options, 0, sizeof(*options));
+	options->max_trigger_delay = DEFAULT_MAX_TRIGGER_DELAY;
+	options->multiple_watermark_policy = "min";
+	options->max_event_time_skew = -1;
+	options->no_data_batches = true;
+	options->late_rows = "drop";
+	options->state_provider = "memory";
+	options->min_batches_to_retain = 100;
+	options->max_retries = 5;
+	options->idle_timeout = -1;
+	options->parallelism = 1;
+	options_parse_jsonb(query_option_defs, json, options, psprintf("query \"%s\"", query_name));
+}
+
+const char *
+trigger_kind_name(TriggerKind kind)
+{
+	static const char *const names[] = {"processing_time", "available_now", "once", "continuous", "real_time"};
+
+	return names[kind];
+}
+
+TriggerDef
+trigger_from_datum(Datum composite)
+{
+	HeapTupleHeader row = DatumGetHeapTupleHeader(composite);
+	TriggerDef trigger = {TRIGGER_PROCESSING_TIME, 0};
+	bool isnull;
+	Datum value = GetAttributeByNum(row, 1, &isnull);
+	char *kind = isnull ? NULL : TextDatumGetCString(value);
+
+	for (int k = TRIGGER_PROCESSING_TIME;; k++)
+	{
+		if (kind == NULL || k > TRIGGER_REAL_TIME)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown trigger \"%s\"", kind ? kind : "NULL"),
+							errhint("Use stream.processing_time(), available_now(), once(), continuous() or real_time().")));
+		if (strcmp(kind, trigger_kind_name(k)) == 0)
+		{
+			trigger.kind = k;
+			break;
+		}
+	}
+	value = GetAttributeByNum(row, 2, &isnull);
+	if (!isnull)
+		trigger.period = options_interval_us(DatumGetCString(DirectFunctionCall1(interval_out, value)), "trigger interval");
+	return trigger;
+}
+
+/* Copies a composite value flat, so that it outlives the tuple it came from. */
+static Datum
+composite_copy(Datum value)
+{
+	return PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
+}
+
+static StreamQuery *
+query_from_row(Datum *v, bool *n)
+{
+	StreamQuery *q = palloc0(sizeof(StreamQuery));
+	NameData *owner = DatumGetName(v[QUERY_OWNER]);
+
+	q->id = DatumGetInt64(v[QUERY_ID]);
+	q->name = TextDatumGetCString(v[QUERY_NAME]);
+	q->owner = get_role_oid(NameStr(*owner), true);
+	q->owner_name = pstrdup(NameStr(*owner));
+	q->text = TextDatumGetCString(v[QUERY_TEXT]);
+	q->view = get_relname_relid(psprintf("query_" INT64_FORMAT, q->id), get_namespace_oid("stream", false));
+	q->sink = composite_copy(v[QUERY_SINK]);
+	q->output_mode = output_mode_parse(TextDatumGetCString(v[QUERY_MODE]));
+	q->trigger = trigger_from_datum(v[QUERY_TRIGGER]);
+	q->options_json = DatumGetJsonbPCopy(v[QUERY_OPTIONS]);
+	query_options_parse(q->options_json, &q->options, q->name);
+	q->settings = DatumGetJsonbPCopy(v[QUERY_SETTINGS]);
+	q->signature = n[QUERY_SIGNATURE] ? NULL : DatumGetJsonbPCopy(v[QUERY_SIGNATURE]);
+	q->incarnation = DatumGetInt32(v[QUERY_INCARNATION]);
+	return q;
+}
+
+static StreamQuery *
+query_find(const char *index, Datum key)
+{
+	HeapScan *scan = heap_scan_begin("query", index, 1, &key, false);
+	Datum v[QUERY_COLUMNS];
+	bool n[QUERY_COLUMNS];
+	StreamQuery *q = heap_scan_next(scan, v, n) ? query_from_row(v, n) : NULL;
+
+	heap_scan_end(scan);
+	return q;
+}
+
+StreamQuery *
+query_load(const char *name, bool missing_ok)
+{
+	StreamQuery *q = query_find("query_name_key", CStringGetTextDatum(name));
+
+	if (q == NULL && !missing_ok)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("streaming query \"%s\" does not exist", name)));
+	return q;
+}
+
+StreamQuery *
+query_load_by_id(int64 id, bool missing_ok)
+{
+	StreamQuery *q = query_find("query_pkey", Int64GetDatum(id));
+
+	if (q == NULL && !missing_ok)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("streaming query with id " INT64_FORMAT " does not exist", id)));
+	return q;
+}
+
+void
+query_check_owner(StreamQuery *query)
+{
+	if (!OidIsValid(query->owner) && !superuser())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("role \"%s\", owner of streaming query \"%s\", does not exist", query->owner_name, query->name),
+						errhint("Create the role, or drop the query as a superuser.")));
+	if (OidIsValid(query->owner) && !has_privs_of_role(GetUserId(), query->owner))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of streaming query \"%s\"", query->name)));
+}
+
+Query *
+query_view_tree(StreamQuery *query)
+{
+	Relation view;
+	Query *tree;
+
+	if (!OidIsValid(query->view) || (view = try_relation_open(query->view, AccessShareLock)) == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("view stream.query_" INT64_FORMAT " of streaming query \"%s\" does not exist", query->id, query->name),
+						errhint("Give the query its text again with stream.alter_query.")));
+	tree = copyObject(get_view_query(view));
+	relation_close(view, NoLock);
+	return tree;
+}
+
+/* Settings that change what a query's expressions mean. */
+static const char *const pinned_settings[] = {"search_path", "TimeZone", "DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output",
+											  "lc_monetary", "lc_numeric", "lc_time", "xmlbinary", "xmloption", "array_nulls",
+											  "transform_null_equals", "standard_conforming_strings", "backslash_quote", "quote_all_identifiers"};
+
+Jsonb *
+query_capture_settings(void)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < lengthof(pinned_settings); i++)
+	{
+		const char *value = GetConfigOption(pinned_settings[i], false, false);
+		JsonbValue v;
+
+		v.type = jbvString;
+		v.val.string.val = unconstify(char *, pinned_settings[i]);
+		v.val.string.len = strlen(pinned_settings[i]);
+		pushJsonbValue(&state, WJB_KEY, &v);
+		v.val.string.val = unconstify(char *, value);
+		v.val.string.len = strlen(value);
+		pushJsonbValue(&state, WJB_VALUE, &v);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+static void
+setting_pin(const char *name, const char *value)
+{
+	const char *now = GetConfigOption(name, false, false);
+
+	if (now == NULL || strcmp(now, value) != 0)
+		(void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+void
+query_apply_settings(StreamQuery *query)
+{
+	/* User code's SET ROLE outlives its transaction: every batch starts as the owner again. */
+	if (GetUserId() != GetSessionUserId())
+		(void) set_config_option("role", "none", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	for (int i = 0; i < lengthof(pinned_settings); i++)
+	{
+		char *value = jsonb_get_text(query->settings, pinned_settings[i]);
+
+		if (value)
+			setting_pin(pinned_settings[i], value);
+	}
+	setting_pin("row_security", "on");
+	setting_pin("session_replication_role", "origin");
+	setting_pin("default_transaction_isolation", "read committed");
+	setting_pin("jit", "off");
+}
+
+static void
+query_lock_tag(LOCKTAG *tag, int64 query_id)
+{
+	SET_LOCKTAG_OBJECT(*tag, MyDatabaseId, heap_relation_oid("query"), (uint32) query_id, 0);
+}
+
+bool
+query_lock(int64 query_id, bool session_level)
+{
+	LOCKTAG tag;
+
+	query_lock_tag(&tag, query_id);
+	return LockAcquire(&tag, ExclusiveLock, session_level, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+query_unlock_session(int64 query_id)
+{
+	LOCKTAG tag;
+
+	query_lock_tag(&tag, query_id);
+	LockRelease(&tag, ExclusiveLock, true);
+}
