@@ -1,0 +1,35 @@
+/*
+ * worker.h: background workers as the layers above see them: ask for a start, stop, wait.
+ * Everything takes effect through stream.query_run and shared memory; see README.md for the states.
+ */
+#ifndef STREAM_WORKER_WORKER_H
+#define STREAM_WORKER_WORKER_H
+
+#include "postgres.h"
+#include "metadata/query.h"
+
+/* Serializes changes of one query's row in stream.query_run until the end of the transaction. Take it before query_run_load. */
+extern void worker_lock_run(int64 query_id);
+extern bool worker_try_lock_run(int64 query_id);
+
+/* ereport unless the query's owner may log in and connect to this database. */
+extern void worker_check_owner(StreamQuery *query);
+
+/* wanted = true; at commit somebody is poked to start it. Checks the owner, warns when the library is not preloaded. */
+extern void worker_request_start(int64 query_id);
+/* wanted = false in this transaction; returns when the worker is gone. Refused (55000) inside the query's own worker. */
+extern void worker_stop(int64 query_id);
+
+/* Is there a worker, or should there be one (starting, backing off)? Sees what other sessions committed. */
+extern bool worker_is_running(int64 query_id);
+/*
+ * Wakes the worker and waits until it fired a trigger that began after this call and found nothing to do. False: the query ended
+ * (stopped, finished) meanwhile; a query that failed raises its error. Holds no snapshot while waiting if the caller holds none.
+ */
+extern bool worker_wait_idle(int64 query_id);
+/* The query's worker is this process. */
+extern bool worker_is_me(int64 query_id);
+/* Raises the stored error of a failed query, with its own SQLSTATE. */
+extern void worker_raise_error(const char *name, const QueryRun *run) pg_attribute_noreturn();
+
+#endif
