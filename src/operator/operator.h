@@ -28,6 +28,7 @@ typedef struct OperatorSpec
 	TupleDesc output;	  /* what it emits */
 	Jsonb *signature;	  /* what saved state depends on: keys, aggregates, types. Compared on alter and start */
 	bool has_watermark;	  /* event time among its keys: drops late rows, evicts */
+	OutputMode output_mode; /* of the query: complete never drops, evicts, or wants a batch without data */
 } OperatorSpec;
 
 typedef struct OperatorMetrics

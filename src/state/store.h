@@ -13,6 +13,7 @@
 #include "postgres.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
+#include "lib/pairingheap.h"
 #include "lib/stringinfo.h"
 
 typedef struct StateStore StateStore;
@@ -24,12 +25,14 @@ typedef struct StateEntry
 	TimestampTz expires;  /* DT_NOEND: never */
 	uint64 touched;		  /* the operator's: serial of the batch that touched it last */
 	/* below: the provider's */
-	struct StateEntry *order[3]; /* expiry order links */
+	pairingheap_node order; /* expiry order */
+	char *packed;			/* serialized value nobody has asked for since it was loaded; value is NULL then */
+	uint32 packed_length;
 	uint32 hash;
+	uint32 bytes;		  /* last serialized size, key included */
 	bool dirty;
 	bool stored;		  /* known to the tables */
 	bool removed;
-	uint32 bytes;		  /* last serialized size, key included */
 } StateEntry;
 
 /* How the operator's live values go to bytes and back. context: where the live value must be allocated. */
@@ -63,6 +66,7 @@ typedef struct StateProvider
 	const char *name; /* 'memory' */
 	/* Opens in CurrentMemoryContext and loads the state as of the last committed batch (batch_id, -1: nothing yet). */
 	StateStore *(*open)(const StateSchema *schema, int64 batch_id);
+	/* Keys are given as a slot, deformed, whose first columns are the key; more columns do no harm. */
 	StateEntry *(*get)(StateStore *store, TupleTableSlot *key); /* NULL: absent */
 	/* Finds or creates; marks it changed. *created tells. A new entry has value NULL and expires DT_NOEND. */
 	StateEntry *(*put)(StateStore *store, TupleTableSlot *key, bool *created);
@@ -88,6 +92,9 @@ struct StateStore
 };
 
 extern const StateProvider memory_state;
+
+/* Setting stream_ext.state_memory, kB: what the live state of this process may take; 0: no limit. */
+extern int stream_state_memory_kb;
 
 /* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
 extern void state_truncate(int64 query_id, int64 keep_upto_batch);
