@@ -130,14 +130,15 @@ CREATE TABLE stream.state_snapshot (
 ALTER TABLE stream.state_snapshot ALTER COLUMN data SET STORAGE EXTERNAL;
 COMMENT ON TABLE stream.state_snapshot IS 'operator state as of a batch, folded from the changelog';
 
-SELECT pg_catalog.pg_extension_config_dump('stream.query_id_seq', ''),
-       pg_catalog.pg_extension_config_dump('stream.query', ''),
-       pg_catalog.pg_extension_config_dump('stream.offset_entry', ''),
-       pg_catalog.pg_extension_config_dump('stream.commit_entry', ''),
-       pg_catalog.pg_extension_config_dump('stream.progress_entry', ''),
-       pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', ''),
-       pg_catalog.pg_extension_config_dump('stream.dead_letter', ''),
-       pg_catalog.pg_extension_config_dump('stream.state_change', ''),
-       pg_catalog.pg_extension_config_dump('stream.state_snapshot', '');
+/* One statement each: every call updates the extension's row, which works once a statement. */
+SELECT pg_catalog.pg_extension_config_dump('stream.query_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.query', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.offset_entry', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.commit_entry', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.progress_entry', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.state_change', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.state_snapshot', '');
 
 GRANT USAGE ON SCHEMA stream TO PUBLIC;
