@@ -33,3 +33,5 @@ $(OBJS): $(wildcard src/*.h src/*/*.h)
 
 $(DATA_built): $(INSTALL_PARTS)
 	cat $(INSTALL_PARTS) > $@
+
+include test/lib/broker.mk
