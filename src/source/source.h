@@ -59,6 +59,7 @@ typedef struct ReadLimit
 {
 	int64 max_rows;	 /* 0: none */
 	int64 max_bytes; /* 0: none */
+	int64 min_rows;	 /* the caller waits for that many: count rows_waiting up to it; 0: nobody asks */
 } ReadLimit;
 
 /* What advance() found. */
@@ -117,7 +118,7 @@ struct SourceOps
 	/* def->options from the lists; whatever is missing or contradictory is an ereport naming def->name. */
 	void (*parse)(SourceDef *def);
 	SourceReader *(*open)(SourceDef *def); /* in CurrentMemoryContext; registers its own clean-up callback on it */
-	/* Where a new query starts. */
+	/* Where a new query starts. NULL: the very start. */
 	Position *(*initial)(SourceReader *reader);
 	/* The newest position: the fixed end of available_now and of process_all_available. */
 	Position *(*latest)(SourceReader *reader);
@@ -130,6 +131,11 @@ struct SourceOps
 	void (*scan_end)(SourceScan *scan);
 	/* The batch up to here is committed: older data may be let go. Optional. */
 	void (*acknowledge)(SourceReader *reader, Position *upto);
+	/*
+	 * The relation of this database whose rows it hands on, InvalidOid: none. create_source makes the source depend on it; a query must not
+	 * write to what it reads. Optional.
+	 */
+	Oid (*base_relation)(SourceDef *def);
 	/* Descriptor that becomes readable when data arrives, PGINVALID_SOCKET: none (the source sets the worker's latch itself). Optional. */
 	pgsocket (*wake_socket)(SourceReader *reader);
 	/* Is there something new, cheaply, without transaction? Called after a wake-up. Optional; default: true. */
