@@ -96,10 +96,12 @@ typedef struct SourceScan
 	SourceReader *reader;
 	Position *from, *to;   /* NULL from: the very start; NULL to: what is there now (batch reads by hand) */
 	SourceBatch *batch;	   /* NULL outside a streaming query */
-	bool observer;
+	bool observer;		   /* counts, watches event time, keeps bad rows */
+	bool started, done;
 	Bitmapset *needed;	   /* attributes the plan uses; NULL: all */
 	MemoryContext context; /* of the scan */
 	MemoryContext row_context; /* reset before every row by the caller of next() */
+	int64 bad_rows;		   /* outside a batch: to warn once */
 	int lane;			   /* set by next(): lane of the row just returned */
 	void *state;		   /* the source's own */
 } SourceScan;
@@ -115,6 +117,11 @@ struct SourceOps
 	 */
 	bool (*check_option)(const char *name, const char *value, Oid catalog);
 	const char *(*option_names)(Oid catalog); /* for the error that lists the valid ones */
+	/*
+	 * create_source: what must be made before the foreign table can be, and the column list when the user gave none ("a int, b text"; NULL: he
+	 * must give one). Optional. name: of the source; options: DefElem list.
+	 */
+	char *(*prepare)(const char *name, List *options, const char *columns);
 	/* def->options from the lists; whatever is missing or contradictory is an ereport naming def->name. */
 	void (*parse)(SourceDef *def);
 	SourceReader *(*open)(SourceDef *def); /* in CurrentMemoryContext; registers its own clean-up callback on it */
@@ -164,6 +171,15 @@ extern void source_set_running(List *batches);
 extern SourceBatch *source_running(Oid relid);
 /* Reads what no scan of the plan has read, so that counts, watermarks and dead letters never depend on the plan. */
 extern void source_drain(SourceBatch *batch);
+
+/* The observing scan of a batch reads on to the end of its range, so that everything has been seen once. */
+extern void source_scan_drain(SourceScan *scan);
+/* Opens, in CurrentMemoryContext, a scan of the batch, or (batch NULL) of everything there is now. */
+extern SourceScan *source_scan_open(SourceReader *reader, SourceBatch *batch, Bitmapset *needed);
+/* One row into the slot (virtual), observed when it is this scan's task; false at the end. */
+extern bool source_scan_next(SourceScan *scan, TupleTableSlot *slot);
+extern void source_scan_rewind(SourceScan *scan);
+extern void source_scan_close(SourceScan *scan);
 
 /* ---- fdw.c ---- */
 #define STREAM_SCAN_MARK "stream_ext batch" /* RangeTblEntry.enrname of a source read as part of a batch; set by plan/ */

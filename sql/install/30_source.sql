@@ -1,0 +1,46 @@
+/*
+ * Sources: one foreign-data wrapper per kind, each with a built-in server of the same name.
+ */
+
+CREATE FUNCTION stream.fdw_handler() RETURNS fdw_handler
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_fdw_handler';
+COMMENT ON FUNCTION stream.fdw_handler() IS 'scans of sources, all kinds';
+
+CREATE FUNCTION stream.validate_table(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_table';
+COMMENT ON FUNCTION stream.validate_table(text[], oid) IS 'checks the options of table sources';
+
+CREATE FUNCTION stream.validate_kafka(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_kafka';
+COMMENT ON FUNCTION stream.validate_kafka(text[], oid) IS 'checks the options of Kafka sources';
+
+CREATE FOREIGN DATA WRAPPER stream_table HANDLER stream.fdw_handler VALIDATOR stream.validate_table;
+COMMENT ON FOREIGN DATA WRAPPER stream_table IS 'sources over append-only tables of this database';
+CREATE SERVER stream_table FOREIGN DATA WRAPPER stream_table;
+COMMENT ON SERVER stream_table IS 'built-in server of table sources';
+GRANT USAGE ON FOREIGN SERVER stream_table TO PUBLIC;
+
+CREATE FOREIGN DATA WRAPPER stream_kafka HANDLER stream.fdw_handler VALIDATOR stream.validate_kafka;
+COMMENT ON FOREIGN DATA WRAPPER stream_kafka IS 'sources over Kafka topics; USAGE is the permission to connect to the network';
+CREATE SERVER stream_kafka FOREIGN DATA WRAPPER stream_kafka;
+COMMENT ON SERVER stream_kafka IS 'built-in server of Kafka sources; connection options then stand on the source itself';
+
+CREATE FUNCTION stream.create_source(
+    name            text,
+    kind            text,
+    columns         text     DEFAULT NULL,
+    options         jsonb    DEFAULT '{}',
+    event_time      text     DEFAULT NULL,
+    watermark_delay interval DEFAULT NULL,
+    if_not_exists   boolean  DEFAULT false
+) RETURNS regclass LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_create_source';
+COMMENT ON FUNCTION stream.create_source(text, text, text, jsonb, text, interval, boolean) IS
+    'makes a source: a foreign table whose rows are a stream';
+
+CREATE FUNCTION stream.alter_source(name text, options jsonb) RETURNS void
+    LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'stream_alter_source';
+COMMENT ON FUNCTION stream.alter_source(text, jsonb) IS 'changes options of a source; a JSON null removes one';
+
+CREATE FUNCTION stream.drop_source(name text, if_exists boolean DEFAULT false) RETURNS void
+    LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'stream_drop_source';
+COMMENT ON FUNCTION stream.drop_source(text, boolean) IS 'drops a source; refused while a query reads it';

@@ -1,0 +1,112 @@
+/*
+ * scan.c: one pass over a range of a source. The first scan of a batch observes (counts, event time, bad rows); whatever the plan does with it,
+ * every row of the range is observed exactly once.
+ */
+#include "source/source.h"
+
+#include "executor/executor.h"
+#include "utils/memutils.h"
+
+SourceScan *
+source_scan_open(SourceReader *reader, SourceBatch *batch, Bitmapset *needed)
+{
+	SourceScan *scan = palloc0(sizeof(SourceScan));
+
+	scan->reader = reader;
+	scan->batch = batch;
+	scan->context = CurrentMemoryContext;
+	scan->row_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext row", ALLOCSET_DEFAULT_SIZES);
+	scan->needed = needed;
+	if (batch)
+	{
+		scan->from = batch->from;
+		scan->to = batch->to;
+		scan->observer = !batch->observer_taken;
+		batch->observer_taken = true;
+		if (scan->observer && needed != NULL && reader->def->event_time > 0)
+			scan->needed = bms_add_member(bms_copy(needed), reader->def->event_time);
+		scan->done = batch->to == NULL;
+		if (scan->done && scan->observer)
+			batch->observed_all = true;
+	}
+	return scan;
+}
+
+bool
+source_scan_next(SourceScan *scan, TupleTableSlot *slot)
+{
+	const SourceOps *ops = scan->reader->ops;
+	MemoryContext old;
+	bool found;
+
+	ExecClearTuple(slot);
+	if (scan->done)
+		return false;
+	if (!scan->started)
+	{
+		old = MemoryContextSwitchTo(scan->context);
+		ops->scan_begin(scan);
+		scan->started = true;
+		MemoryContextSwitchTo(old);
+	}
+	MemoryContextReset(scan->row_context);
+	old = MemoryContextSwitchTo(scan->row_context);
+	found = ops->scan_next(scan, slot);
+	MemoryContextSwitchTo(old);
+	if (!found)
+	{
+		scan->done = true;
+		if (scan->observer)
+			scan->batch->observed_all = true;
+		return false;
+	}
+	if (scan->observer)
+		source_observe(scan, slot);
+	ExecStoreVirtualTuple(slot);
+	return true;
+}
+
+void
+source_scan_drain(SourceScan *scan)
+{
+	if (scan->observer && !scan->done)
+	{
+		TupleTableSlot *slot = MakeSingleTupleTableSlot(scan->reader->def->desc, &TTSOpsVirtual);
+
+		while (source_scan_next(scan, slot))
+			;
+		ExecDropSingleTupleTableSlot(slot);
+	}
+}
+
+void
+source_scan_rewind(SourceScan *scan)
+{
+	if (!scan->started)
+		return;
+	source_scan_drain(scan);
+	scan->observer = false;
+	scan->done = false;
+	scan->reader->ops->scan_rewind(scan);
+}
+
+void
+source_scan_close(SourceScan *scan)
+{
+	source_scan_drain(scan);
+	if (scan->started)
+		scan->reader->ops->scan_end(scan);
+	MemoryContextDelete(scan->row_context);
+}
+
+void
+source_drain(SourceBatch *batch)
+{
+	SourceScan *scan;
+
+	if (batch->observed_all || batch->to == NULL)
+		return;
+	scan = source_scan_open(batch->reader, batch, bms_make_singleton(0));
+	scan->observer = true;
+	source_scan_close(scan);
+}

@@ -1,0 +1,275 @@
+/*
+ * source.c: the table of source kinds, what the catalog says of a source, and what every source's rows have in common:
+ * counting, event time, rows that cannot be read.
+ */
+#include "source/source.h"
+
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_type.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
+#include "metadata/dead_letter.h"
+#include "miscadmin.h"
+#include "util/options.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+/* Adding a kind of source: one line here, one file beside, one wrapper and server in sql/install. */
+static const SourceOps *const source_table[] = {&table_source, &kafka_source};
+
+static List *running_batches = NIL; /* SourceBatch */
+
+const SourceOps *
+source_lookup_kind(const char *kind)
+{
+	for (int i = 0; i < lengthof(source_table); i++)
+		if (strcmp(source_table[i]->kind, kind) == 0)
+			return source_table[i];
+	return NULL;
+}
+
+const SourceOps *
+source_lookup_server(const char *wrapper)
+{
+	for (int i = 0; i < lengthof(source_table); i++)
+		if (strcmp(source_table[i]->server, wrapper) == 0)
+			return source_table[i];
+	return NULL;
+}
+
+char *
+source_kinds(void)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < lengthof(source_table); i++)
+		appendStringInfo(&buf, "%s%s", i ? ", " : "", source_table[i]->kind);
+	return buf.data;
+}
+
+static const SourceOps *
+source_ops_of(ForeignServer *server)
+{
+	return source_lookup_server(GetForeignDataWrapper(server->fdwid)->fdwname);
+}
+
+bool
+source_is_stream(Oid relid)
+{
+	return get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE && source_ops_of(GetForeignServer(GetForeignTable(relid)->serverid)) != NULL;
+}
+
+/* Options of the mapping of the current user, else PUBLIC's, else none. */
+static List *
+user_mapping_options(Oid server)
+{
+	Oid users[] = {GetUserId(), InvalidOid};
+
+	for (int i = 0; i < lengthof(users); i++)
+	{
+		HeapTuple tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(users[i]), ObjectIdGetDatum(server));
+
+		if (HeapTupleIsValid(tuple))
+		{
+			bool isnull;
+			Datum options = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &isnull);
+			List *result = isnull ? NIL : untransformRelOptions(options);
+
+			ReleaseSysCache(tuple);
+			return result;
+		}
+	}
+	return NIL;
+}
+
+static char *
+option_value(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach (lc, options)
+	{
+		DefElem *def = lfirst_node(DefElem, lc);
+
+		if (strcmp(def->defname, name) == 0)
+			return defGetString(def);
+	}
+	return NULL;
+}
+
+static void
+source_find_event_time(SourceDef *def)
+{
+	char *column = option_value(def->table_options, "event_time");
+	char *delay = option_value(def->table_options, "watermark_delay");
+
+	def->watermark_delay = -1;
+	if (column == NULL)
+	{
+		if (delay)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("source %s has a watermark_delay but no event_time", def->name),
+							errhint("Name the column that holds the event time in option event_time.")));
+		return;
+	}
+	def->event_time = get_attnum(def->relid, column);
+	if (def->event_time <= 0)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("event_time column \"%s\" of source %s does not exist", column, def->name)));
+	def->event_time_type = TupleDescAttr(def->desc, def->event_time - 1)->atttypid;
+	if (def->event_time_type != TIMESTAMPTZOID && def->event_time_type != TIMESTAMPOID)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("event_time column \"%s\" of source %s is of type %s", column, def->name,
+							   format_type_be(def->event_time_type)),
+						errdetail("Event time must be a timestamp or timestamp with time zone.")));
+	if (delay)
+		def->watermark_delay = options_interval_us(delay, psprintf("watermark_delay of source %s", def->name));
+}
+
+static BadRowPolicy
+bad_row_policy(const char *text)
+{
+	static const char *const names[] = {"dead_letter", "fail", "skip", "null"};
+
+	for (int i = 0; text && i < lengthof(names); i++)
+		if (strcmp(names[i], text) == 0)
+			return (BadRowPolicy) i;
+	return BAD_ROW_DEAD_LETTER;
+}
+
+SourceDef *
+source_load(Oid relid)
+{
+	ForeignTable *table = GetForeignTable(relid);
+	ForeignServer *server = GetForeignServer(table->serverid);
+	Relation rel = table_open(relid, AccessShareLock);
+	SourceDef *def = palloc0(sizeof(SourceDef));
+
+	def->relid = relid;
+	def->owner = rel->rd_rel->relowner;
+	def->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
+	def->ops = source_ops_of(server);
+	if (def->ops == NULL)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("%s is not a streaming source", def->name)));
+	def->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+	table_close(rel, NoLock);
+
+	def->table_options = table->options;
+	def->server_options = server->options;
+	def->user_options = user_mapping_options(server->serverid);
+	def->on_bad_row = bad_row_policy(option_value(def->table_options, "on_bad_row"));
+	def->paths = palloc0(sizeof(char *) * Max(def->desc->natts, 1));
+	for (int i = 0; i < def->desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(def->desc, i);
+		char *path = att->attisdropped ? NULL : option_value(GetForeignColumnOptions(relid, att->attnum), "path");
+
+		if (!att->attisdropped)
+			def->paths[i] = path ? path : pstrdup(NameStr(att->attname));
+	}
+	source_find_event_time(def);
+	def->ops->parse(def);
+	return def;
+}
+
+/* ---- rows that cannot be read ---- */
+
+void
+source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len, int sqlstate, const char *message)
+{
+	SourceDef *def = scan->reader->def;
+
+	if (scan->batch && !scan->observer)
+		return;
+	if (def->on_bad_row == BAD_ROW_FAIL)
+		ereport(ERROR, (errcode(sqlstate), errmsg("row of source %s cannot be read: %s", def->name, message),
+						position ? errdetail("Position: %s", JsonbToCString(NULL, &position->root, VARSIZE(position))) : 0,
+						errhint("Set the source's option on_bad_row to dead_letter, skip or null to go on.")));
+	if (scan->batch == NULL)
+	{
+		if (scan->bad_rows++ == 0)
+			ereport(WARNING, (errcode(sqlstate), errmsg("row of source %s cannot be read and is left out: %s", def->name, message),
+							  errdetail("Further ones of this scan are left out silently.")));
+		return;
+	}
+	scan->batch->rows_bad++;
+	if (def->on_bad_row != BAD_ROW_SKIP)
+		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len, message);
+}
+
+/* ---- rows seen ---- */
+
+static void
+lane_observe(SourceBatch *batch, int lane, TimestampTz at)
+{
+	if (lane >= batch->nlanes)
+	{
+		MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(batch));
+		int n = Max(lane + 1, batch->nlanes * 2);
+
+		batch->lane_max = batch->lane_max ? repalloc(batch->lane_max, n * sizeof(TimestampTz)) : palloc(n * sizeof(TimestampTz));
+		for (int i = batch->nlanes; i < n; i++)
+			batch->lane_max[i] = DT_NOBEGIN;
+		batch->nlanes = n;
+		MemoryContextSwitchTo(old);
+	}
+	if (at > batch->lane_max[lane])
+		batch->lane_max[lane] = at;
+}
+
+void
+source_observe(SourceScan *scan, TupleTableSlot *slot)
+{
+	SourceBatch *batch = scan->batch;
+	AttrNumber column = scan->reader->def->event_time;
+	TimestampTz at;
+
+	batch->rows++;
+	if (column == 0 || slot->tts_isnull[column - 1])
+		return;
+	at = DatumGetTimestampTz(slot->tts_values[column - 1]); /* a timestamp without zone has the same representation, read as UTC */
+	if (TIMESTAMP_NOT_FINITE(at))
+		return;
+	if (batch->event_rows++ == 0)
+	{
+		batch->event_min = batch->event_max = at;
+		batch->event_sum = 0;
+	}
+	batch->event_min = Min(batch->event_min, at);
+	batch->event_max = Max(batch->event_max, at);
+	batch->event_sum += (double) at;
+	if (at <= batch->max_event_time)
+		lane_observe(batch, scan->lane, at);
+}
+
+/* ---- the running batch ---- */
+
+void
+source_set_running(List *batches)
+{
+	running_batches = batches;
+}
+
+SourceBatch *
+source_running(Oid relid)
+{
+	ListCell *lc;
+
+	foreach (lc, running_batches)
+	{
+		SourceBatch *batch = lfirst(lc);
+
+		if (batch->reader->def->relid == relid)
+			return batch;
+	}
+	return NULL;
+}
