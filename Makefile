@@ -13,8 +13,9 @@ DOCS = $(wildcard doc/*.md)
 PG_CPPFLAGS = -I$(CURDIR)/src $(shell pkg-config --cflags rdkafka 2>/dev/null)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 SHLIB_LINK = -lrdkafka -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
-EXTRA_CLEAN = build results output_iso regression.diffs regression.out tmp_check log
+EXTRA_CLEAN = build
 
+# Crash points for tests (src/util/failpoint.h); never in an installed library.
 ifdef FAILPOINTS
 PG_CPPFLAGS += -DSTREAM_FAILPOINTS
 endif
@@ -22,10 +23,21 @@ ifdef WERROR
 PG_CFLAGS += -Werror
 endif
 
-PG_CONFIG ?= pg_config
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+# These prepare everything by themselves, below build/, on a machine that has none of it yet.
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-layers check-kafka bench lint format
+.PHONY: $(ALONE)
+
+# PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
+ifneq ($(filter-out $(ALONE),$(or $(MAKECMDGOALS),all)),)
+PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_config)
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
+else
+all install:
+	@echo "$(PG_CONFIG) is missing or has no development files: 'make deps' installs them" >&2; exit 1
+clean:
+	rm -rf build
 endif
 
 # Every object sees every header: the tree is small, a stale object costs more.
@@ -33,5 +45,37 @@ $(OBJS): $(wildcard src/*.h src/*/*.h)
 
 $(DATA_built): $(INSTALL_PARTS)
 	cat $(INSTALL_PARTS) > $@
+endif
 
-include test/lib/broker.mk
+# Helper programs of the tests.
+include $(wildcard test/lib/*.mk)
+
+HARNESS = PG_CONFIG="$(PG_CONFIG)" WERROR="$(WERROR)" TESTS="$(TESTS)" test/lib/harness
+
+help:
+	@echo 'make demo               see it work: fraud alerts and sales per minute, from a broker it starts itself'
+	@echo 'make check              all tests, on a private copy of PostgreSQL'
+	@echo 'make check-regress      one suite; also -isolation -tap -conformance -layers. TESTS="a b" picks tests'
+	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
+	@echo 'make bench              speed, beside what it is compared with'
+	@echo 'make deps               installs what is missing (Debian: apt)'
+	@echo 'make && make install    into the PostgreSQL of PG_CONFIG'
+	@echo 'make lint, make format  house rules; clang-format'
+
+deps:
+	@$(HARNESS) deps build test
+demo:
+	@$(HARNESS) demo
+ifndef PGXS
+check:
+	@$(HARNESS) check regress isolation tap conformance layers lint
+endif
+check-regress check-isolation check-tap check-conformance check-layers check-kafka:
+	@$(HARNESS) check $(@:check-%=%)
+bench:
+	@$(HARNESS) bench
+lint:
+	@$(HARNESS) check layers lint cppcheck
+format:
+	@$(HARNESS) deps format
+	clang-format -i $(wildcard src/*.[ch] src/*/*.[ch] test/lib/*.[ch])

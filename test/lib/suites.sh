@@ -1,0 +1,147 @@
+# suites.sh: the suites of `make check`, each a function that adds to passed and failed.
+# Path: tests of the copied tree → server of the private installation → logs below build/check/logs.
+# Danger: a suite that cannot start counts as failed, never as nothing to do.
+
+passed=0 failed=0
+
+inside_check()
+{
+	local suite
+	inside_prepare FAILPOINTS=1
+	export TEMP_CONFIG=$WORK/tree/test/lib/cluster.conf
+	for suite in "$@"; do
+		case $suite in regress | isolation | conformance | lint) inside_start_cluster fsync = off; break ;; esac
+	done
+	for suite in "$@"; do
+		echo "== ${suite^}"
+		"suite_$suite"
+	done
+	echo "$passed passed, $failed failed"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
+suite_count() # $1 passed, $2 failed
+{
+	passed=$((passed + $1)) failed=$((failed + $2))
+}
+
+suite_names() # the tests to run: $1 directory, $2 suffix; $TESTS picks
+{
+	local file name
+	for file in "$1"/*"$2"; do
+		name=$(basename "$file" "$2")
+		[ -e "$file" ] && [[ -z ${TESTS:-} || " $TESTS " == *" $name "* ]] && echo "$name"
+	done
+	return 0
+}
+
+suite_pg_regress() # $1 program, $2 name, $3 directory, $4 suffix, then arguments
+{
+	local program=$1 name=$2 names ok bad
+	names=$(suite_names "$3" "$4")
+	shift 4
+	[ -n "$names" ] || { echo "no tests"; return 0; }
+	mkdir -p "$WORK/logs/$name"
+	rm -rf "$WORK/logs/$name/results" "$WORK/logs/$name"/regression.*
+	ln -sfn "$WORK/tree/expected" "$WORK/logs/$name/expected"
+	local test
+	for test in $names; do
+		[ -e "expected/$test.out" ] || : >"expected/$test.out"   # a missing answer is a difference, not the end of the run
+	done
+	# shellcheck disable=SC2086
+	"$program" --inputdir=test --outputdir="$WORK/logs/$name" --bindir="$(dirname "$(command -v psql)")" --dbname="$name" \
+		--host="$PGHOST" --user=postgres --load-extension=stream_ext --launcher="$WORK/tree/test/lib/session" "$@" $names \
+		>"$WORK/logs/$name.log" 2>&1 || true
+	grep -E '^(test|ok|not ok)|FAILED' "$WORK/logs/$name.log" || true
+	ok=$(grep -cE '^test .* ok ' "$WORK/logs/$name.log" || true)
+	bad=$(($(wc -w <<<"$names") - ok))
+	if [ $bad != 0 ]; then
+		if [ -s "$WORK/logs/$name/regression.diffs" ]; then
+			head -n 80 "$WORK/logs/$name/regression.diffs"
+			echo "All differences: $WORK/logs/$name/regression.diffs; what came out: $WORK/logs/$name/results"
+		else
+			tail -5 "$WORK/logs/$name.log"
+		fi
+	fi
+	suite_count "$ok" "$bad"
+}
+
+suite_regress() { suite_pg_regress "$PG_REGRESS" regress test/sql .sql --max-connections=1; }
+suite_isolation() { suite_pg_regress "$PG_ISOLATION_REGRESS" isolation test/specs .spec; }
+
+suite_tap_files() # $1 directory
+{
+	local names ok bad
+	names=$(suite_names "$1" .pl)
+	[ -n "$names" ] || { echo "no tests"; return 0; }
+	export TESTDIR
+	mkdir -p "$WORK/logs/tap"
+	rm -f "$WORK/logs/tap"/*
+	# Each file by itself, two at a time; the last line of each log says how it went.
+	# shellcheck disable=SC2016
+	xargs -P 2 -I @ bash -c '
+		TESTDIR=$WORK/tap/@; rm -rf "$TESTDIR"; mkdir -p "$TESTDIR"; export TESTDIR
+		log=$WORK/logs/tap/@.log
+		if timeout 900 prove --nocolor --verbose "$1/@.pl" >"$log" 2>&1; then
+			if grep -q "^Result: NOTESTS" "$log"; then echo "skipped @: $(grep -m1 -oi "# SKIP.*" "$log")"; exit; fi
+			echo "ok      @ ($(grep -c "^ok " "$log") checks)"; echo RESULT ok >>"$log"; rm -rf "$TESTDIR"
+		else
+			echo "FAILED  @"; grep -E "^not ok|^#   Failed|^# +(at|got:|expected:)|died|Bail" "$log" | head -12
+			echo "        log: $log; clusters: $TESTDIR"; echo RESULT failed >>"$log"
+		fi' _ "$1" <<<"$names"
+	ok=$(grep -lx 'RESULT ok' "$WORK/logs/tap"/*.log | wc -l || true)
+	bad=$(grep -lx 'RESULT failed' "$WORK/logs/tap"/*.log | wc -l || true)
+	suite_count "$ok" "$bad"
+}
+
+suite_tap() { suite_tap_files test/t; }
+suite_kafka() { suite_tap_files test/kafka; }
+
+suite_conformance()
+{
+	local log=$WORK/logs/conformance.log
+	PGOPTIONS='-c intervalstyle=postgres' python3 test/conformance/run.py ${WERROR:+--strict} ${TESTS:+--filter "$TESTS"} test/conformance/cases 2>&1 |
+		tee "$log" || true
+	if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+		suite_count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+	else
+		echo "the conformance runner did not finish"
+		suite_count 0 1
+	fi
+}
+
+suite_one() # a check that is one program: $1 name, then the command
+{
+	local name=$1
+	shift
+	if "$@"; then echo "ok      $name"; suite_count 1 0; else echo "FAILED  $name"; suite_count 0 1; fi
+}
+
+suite_layers() { suite_one 'includes obey the layers' test/check_layers; }
+
+suite_lint()
+{
+	createdb lint
+	suite_one 'every SQL object has a comment' suite_sql_is_empty test/lib/uncommented.sql
+	suite_one 'exported symbols are the intended ones' suite_symbols
+}
+
+suite_cppcheck()
+{
+	suite_one 'cppcheck' cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --suppress=nullPointerRedundantCheck \
+		--library=std --library=test/lib/cppcheck.cfg -I src src
+}
+
+suite_sql_is_empty() # the query finds nothing
+{
+	local rows
+	rows=$(psql -XAtq -d lint -v ON_ERROR_STOP=1 -f "$1") || return 1
+	[ -z "$rows" ] || { echo "$rows"; return 1; }
+}
+
+suite_symbols()
+{
+	local extra
+	extra=$(nm -D --defined-only stream_ext.so | awk '$3 !~ /^(Pg_magic_func|_PG_init|stream_.*|pg_finfo_stream_.*)(@.*)?$/ { print $3 }')
+	[ -z "$extra" ] || { echo "exported beyond exports.map: $extra"; return 1; }
+}
