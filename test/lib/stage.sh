@@ -117,7 +117,7 @@ inside_programs() # helper programs that the makefiles beside the harness know h
 
 inside_start_cluster() # a cluster of our own in $WORK/data; ends with the script
 {
-	rm -rf "$WORK/data"
+	rm -rf "$WORK/data" "$WORK/logs/postgres.log"
 	initdb -D "$WORK/data" -A trust -U postgres -E UTF8 --locale=C --no-sync >"$WORK/logs/initdb.log" 2>&1 || {
 		tail -5 "$WORK/logs/initdb.log" >&2; exit 1; }
 	socket=$(mktemp -d /tmp/stream_ext.XXXXXX)     # short: socket names end at 107 bytes
