@@ -56,6 +56,9 @@ extern bool batch_run(QueryRuntime *rt);
 /* Is anything due without new data: a pending batch, or a no-data batch? Cheap, no transaction. */
 extern bool batch_is_due(QueryRuntime *rt);
 
+/* When batch_is_due turns true by time alone (timers, TTL, idle_timeout): the worker sleeps until then. DT_NOEND: only data can. */
+extern TimestampTz batch_next_due(QueryRuntime *rt);
+
 /* After batch_run: fold state and purge logs when it is worth while; own transactions. */
 extern void batch_housekeeping(QueryRuntime *rt);
 

@@ -147,6 +147,8 @@ struct SourceOps
 	pgsocket (*wake_socket)(SourceReader *reader);
 	/* Is there something new, cheaply, without transaction? Called after a wake-up. Optional; default: true. */
 	bool (*has_news)(SourceReader *reader);
+	/* Look again after so many milliseconds even if nobody woke us: for sources nothing tells of news (files, clocks). -1: never. Optional. */
+	int (*look_again_ms)(SourceReader *reader);
 	void (*close)(SourceReader *reader); /* early; the context callback does the same */
 };
 
