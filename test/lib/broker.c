@@ -9,12 +9,13 @@
  *
  *   create TOPIC PARTITIONS              send TOPIC PARTITION [key=K] [ts=MS] [header=NAME:V]... [value=REST OF LINE]
  *   partitions TOPIC TOTAL               produce TOPIC PARTITION FILE [COUNT]     each line a message; partition -1: round robin
- *   delete TOPIC                         cards TOPIC RATE [COUNT=0 [SEED=1 [START_MS=0]]]    JSON card transactions, in background
+ *   delete TOPIC                         cards TOPIC RATE [COUNT=0 [SEED=1 [START_MS=0 [STEP_MS]]]]   in background
  *   trim TOPIC PARTITION OFFSET          stop                                     ends the generator
  *   begin ID | commit | abort            flush | offsets TOPIC PARTITION | down | up | quit
  *
  * K and V are text without blanks, or hex:00ff; no key= means NULL, header=NAME without colon means a NULL value, no value= is a
- * tombstone. RATE 0 generates as fast as it can; START_MS 0 stamps the clock, else the n-th transaction is at START_MS + n * 1000 / RATE.
+ * tombstone. RATE 0 generates as fast as it can; START_MS 0 stamps the clock, else the n-th transaction is at START_MS + n * STEP_MS
+ * (1000 / RATE when not given).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -52,6 +53,7 @@ typedef struct Generator
 	double rate;
 	long count, sent;
 	int64_t start_ms;
+	double step_ms;
 	double started;
 	CardStream cards;
 } Generator;
@@ -486,6 +488,7 @@ command_cards(char *topic, char **words, int n)
 	generator.count = n > 1 ? atol(words[1]) : 0;
 	cards_start(&generator.cards, n > 2 ? strtoull(words[2], NULL, 10) : 1);
 	generator.start_ms = n > 3 ? atoll(words[3]) : 0;
+	generator.step_ms = n > 4 ? atof(words[4]) : 1000 / (generator.rate > 0 ? generator.rate : 1000);
 	generator.started = now_seconds(CLOCK_MONOTONIC);
 	generator.running = true;
 	reply("ok");
@@ -504,7 +507,7 @@ generate(void)
 	while (generator.sent < due)
 	{
 		double at = generator.start_ms > 0
-						? generator.start_ms + generator.sent * 1000.0 / (generator.rate > 0 ? generator.rate : 1000)
+						? generator.start_ms + generator.sent * generator.step_ms
 						: now_seconds(CLOCK_REALTIME) * 1000;
 		CardTransaction card = cards_next(&generator.cards, (int64_t) at);
 		int len = cards_format(&card, buffer, sizeof(buffer));
