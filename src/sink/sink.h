@@ -30,6 +30,7 @@ typedef struct SinkDef
 	char *target;		/* table name, function signature, topic, … as given */
 	Jsonb *options;
 	const char *query_name; /* for messages */
+	Oid type;			/* of the stream.sink value it came from */
 } SinkDef;
 
 typedef struct Sink
@@ -44,8 +45,12 @@ typedef struct Sink
 struct SinkOps
 {
 	const char *kind; /* 'table' */
+	bool needs_target; /* the target must not be NULL */
 	bool in_database; /* output and commit entry are one transaction: the offsets' commit may be asynchronous */
-	/* At create and alter: options, privileges, makes what is missing (as the current user). ereport on trouble. */
+	/*
+	 * At create and alter: options, privileges, makes what is missing (as the current user). ereport on trouble.
+	 * Completes def->target (schema-qualified name); keep sink_def_to_datum(def) from then on.
+	 */
 	void (*create)(SinkDef *def, SinkShape *shape);
 	/* In CurrentMemoryContext, which lives as long as the compiled plan. Checks that the target still fits. */
 	Sink *(*open)(SinkDef *def, SinkShape *shape);
@@ -62,6 +67,7 @@ struct SinkOps
 
 extern const SinkOps *sink_lookup(const char *kind);
 extern SinkDef *sink_def_from_datum(Datum composite, const char *query_name); /* value of type stream.sink; NULL fields are 22004 */
+extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 
 /*
  * Statements of a sink see the batch through external parameters, the same ones for every stage.

@@ -1,0 +1,77 @@
+/*
+ * sink.c: the table of sink kinds, and the way from a stream.sink value to a SinkDef.
+ * Adding a sink is one line here, one file beside and one function in sql/install/40_sink.sql.
+ */
+#include "sink/sink.h"
+
+#include "access/htup_details.h"
+#include "executor/executor.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/typcache.h"
+
+static const SinkOps *const sink_table[] = {&table_sink, &log_sink};
+
+const SinkOps *
+sink_lookup(const char *kind)
+{
+	for (int i = 0; i < lengthof(sink_table); i++)
+		if (strcmp(sink_table[i]->kind, kind) == 0)
+			return sink_table[i];
+	return NULL;
+}
+
+static char *
+sink_field_text(HeapTupleHeader composite, AttrNumber column)
+{
+	bool isnull;
+	Datum value = GetAttributeByNum(composite, column, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
+SinkDef *
+sink_def_from_datum(Datum composite, const char *query_name)
+{
+	HeapTupleHeader row;
+	SinkDef *def = palloc0(sizeof(SinkDef));
+	char *kind;
+	bool isnull;
+	Datum options;
+
+	if (DatumGetPointer(composite) == NULL)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("query \"%s\" has no sink", query_name),
+						errhint("Use stream.to_table() or another function that returns stream.sink.")));
+	row = DatumGetHeapTupleHeader(composite);
+	kind = sink_field_text(row, 1);
+	if (kind == NULL)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the sink of query \"%s\" has no kind", query_name),
+						errhint("Use stream.to_table() or another function that returns stream.sink.")));
+	def->ops = sink_lookup(kind);
+	if (def->ops == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("sink \"%s\" is not supported yet", kind),
+						errdetail("Query \"%s\" writes to it.", query_name),
+						errhint("Write to a table with stream.to_table().")));
+	def->target = sink_field_text(row, 2);
+	if (def->target == NULL && def->ops->needs_target)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the %s sink of query \"%s\" has no target", kind, query_name)));
+	options = GetAttributeByNum(row, 3, &isnull);
+	def->options = isnull ? NULL : DatumGetJsonbPCopy(options);
+	def->query_name = query_name;
+	def->type = HeapTupleHeaderGetTypeId(row);
+	return def;
+}
+
+Datum
+sink_def_to_datum(SinkDef *def)
+{
+	TupleDesc desc = lookup_rowtype_tupdesc_copy(def->type, -1);
+	Datum values[3] = {CStringGetTextDatum(def->ops->kind), (Datum) 0, (Datum) 0};
+	bool nulls[3] = {false, def->target == NULL, def->options == NULL};
+
+	if (def->target)
+		values[1] = CStringGetTextDatum(def->target);
+	if (def->options)
+		values[2] = JsonbPGetDatum(def->options);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}

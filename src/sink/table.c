@@ -1,0 +1,323 @@
+/*
+ * table.c: the table sink. The last stage becomes a part of one INSERT … SELECT [ON CONFLICT DO UPDATE], run by Postgres's executor: nothing is
+ * materialised, and triggers, partitions, constraints and row security of the target hold as for any INSERT by the query's owner.
+ * Same transaction as the commit entry: exactly once.
+ */
+#include "sink/sink.h"
+
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parser.h"
+#include "sink/target.h"
+#include "tcop/tcopprot.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/queryenvironment.h"
+
+#define ROWS_NAME "stream_sink_rows" /* stands for the last stage until its Query takes the place */
+
+typedef struct TableSink
+{
+	Sink base;
+	Target *target;
+	SPIPlanPtr clear; /* complete mode: DELETE */
+	MemoryContextCallback clear_release;
+} TableSink;
+
+/* ---- the statement ---- */
+
+/* Columns c1 … cn of the rows, whatever the query calls them: its names may repeat or be missing. */
+static char *
+row_columns(int n, const char *alias)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 1; i <= n; i++)
+		appendStringInfo(&buf, "%s%s.c%d", i > 1 ? ", " : "", alias, i);
+	return buf.data;
+}
+
+/* DO UPDATE SET of everything that is no key; the batch id always moves on. */
+static char *
+conflict_clause(Target *target)
+{
+	StringInfoData buf;
+	ListCell *lc;
+	bool any = false;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, " ON CONFLICT (%s) DO ", target->key ? target_column_list(target->key) : "(1)");
+	foreach (lc, target->columns)
+		if (!list_member(target->key, lfirst(lc)))
+		{
+			const char *column = quote_identifier(strVal(lfirst(lc)));
+
+			appendStringInfo(&buf, "%s%s = EXCLUDED.%s", any ? ", " : "UPDATE SET ", column, column);
+			any = true;
+		}
+	if (target->batch_id)
+	{
+		const char *column = quote_identifier(target->batch_id);
+
+		appendStringInfo(&buf, "%s%s = EXCLUDED.%s", any ? ", " : "UPDATE SET ", column, column);
+		any = true;
+	}
+	if (!any)
+		appendStringInfoString(&buf, "NOTHING"); /* all columns are key: the row is there already */
+	return buf.data;
+}
+
+/* Key columns of the rows, as c1 … cn. */
+static char *
+folded_key(Target *target, const char *alias)
+{
+	StringInfoData buf;
+	ListCell *lc;
+
+	initStringInfo(&buf);
+	foreach (lc, target->key)
+	{
+		int column = 0;
+
+		while (!equal(list_nth(target->columns, column), lfirst(lc)))
+			column++;
+		appendStringInfo(&buf, "%s%s.c%d", buf.len ? ", " : "", alias, column + 1);
+	}
+	return buf.data;
+}
+
+static char *
+statement_text(Target *target, SinkShape *shape)
+{
+	int n = shape->desc->natts;
+	bool fold = target->upsert && target->key != NIL && !(shape->key_is_unique && target->key_is_shape_key);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "INSERT INTO %s (%s", target->name, target_column_list(target->columns));
+	if (target->batch_id)
+		appendStringInfo(&sql, "%s%s", n ? ", " : "", quote_identifier(target->batch_id));
+	appendStringInfoString(&sql, ") SELECT ");
+	/* One statement cannot touch a row twice: of several rows with one key the last to arrive wins. */
+	if (fold)
+		appendStringInfo(&sql, "DISTINCT ON (%s) ", folded_key(target, "r"));
+	appendStringInfoString(&sql, row_columns(n, "r"));
+	if (target->batch_id)
+		appendStringInfo(&sql, "%s$%d", n ? ", " : "", STREAM_PARAM_BATCH_ID);
+	if (fold)
+		appendStringInfo(&sql, " FROM (SELECT %s, pg_catalog.row_number() OVER () AS arrival FROM " ROWS_NAME " s) r ORDER BY %s, r.arrival DESC",
+						 row_columns(n, "s"), folded_key(target, "r"));
+	else
+		appendStringInfoString(&sql, " FROM " ROWS_NAME " r");
+	if (target->upsert)
+		appendStringInfoString(&sql, conflict_clause(target));
+	return sql.data;
+}
+
+typedef struct StatementContext
+{
+	const char *sql;
+	SinkDef *def;
+} StatementContext;
+
+/* The position points into our statement, not into the user's. */
+static void
+statement_error_context(void *arg)
+{
+	StatementContext *context = arg;
+	int position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(context->sql);
+	}
+	errcontext("table sink of query \"%s\"", context->def->query_name);
+}
+
+static TupleDesc
+rows_desc(SinkShape *shape)
+{
+	TupleDesc desc = CreateTupleDescCopy(shape->desc);
+
+	for (int i = 0; i < desc->natts; i++)
+		namestrcpy(&TupleDescAttr(desc, i)->attname, psprintf("c%d", i + 1));
+	return desc;
+}
+
+static Query *
+statement_analyse(Target *target, SinkDef *def, SinkShape *shape)
+{
+	static const Oid params[STREAM_PARAM_COUNT] = {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID};
+	QueryEnvironment *env = create_queryEnv();
+	EphemeralNamedRelation rows = palloc0(sizeof(EphemeralNamedRelationData));
+	StatementContext context = {statement_text(target, shape), def};
+	ErrorContextCallback callback = {error_context_stack, statement_error_context, &context};
+	List *queries;
+	Query *query;
+
+	error_context_stack = &callback;
+	rows->md.name = ROWS_NAME;
+	rows->md.reliddesc = InvalidOid;
+	rows->md.tupdesc = rows_desc(shape);
+	rows->md.enrtype = ENR_NAMED_TUPLESTORE;
+	rows->md.enrtuples = 1000;
+	register_ENR(env, rows);
+	queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, pg_parse_query(context.sql)), context.sql, params, STREAM_PARAM_COUNT, env);
+	query = linitial_node(Query, queries);
+	/* INSERT, and UPDATE where rows are replaced; the executor checks again in every batch. */
+	ExecCheckRTPerms(query->rtable, true);
+	error_context_stack = callback.previous;
+	return query;
+}
+
+/* Puts the last stage where the statement reads ROWS_NAME. */
+static bool
+rows_replace(Query *query, Query *final)
+{
+	ListCell *lc;
+
+	foreach (lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && rows_replace(rte->subquery, final))
+			return true;
+		if (rte->rtekind == RTE_NAMEDTUPLESTORE && strcmp(rte->enrname, ROWS_NAME) == 0)
+		{
+			rte->rtekind = RTE_SUBQUERY;
+			rte->subquery = final;
+			rte->enrname = NULL;
+			rte->enrtuples = 0;
+			rte->coltypes = rte->coltypmods = rte->colcollations = NIL;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- callbacks ---- */
+
+static void
+to_table_create(SinkDef *def, SinkShape *shape)
+{
+	Target *target = target_describe(def, shape);
+
+	if (!target_find(target, def, shape, true))
+		target_make(target, def, shape);
+	if (target->upsert)
+		target_check_key(target, def, true);
+	if (shape->mode == OUTPUT_COMPLETE && pg_class_aclcheck(target->relid, GetUserId(), ACL_DELETE) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, target->name);
+	(void) statement_analyse(target, def, shape);
+	def->target = target->name;
+}
+
+static void
+clear_release(void *arg)
+{
+	TableSink *sink = arg;
+
+	if (sink->clear)
+		SPI_freeplan(sink->clear);
+	sink->clear = NULL;
+}
+
+static Sink *
+to_table_open(SinkDef *def, SinkShape *shape)
+{
+	TableSink *sink = palloc0(sizeof(TableSink));
+
+	sink->base.ops = &table_sink;
+	sink->base.def = def;
+	sink->base.shape = shape;
+	sink->target = target_describe(def, shape);
+	target_find(sink->target, def, shape, false);
+	if (sink->target->upsert)
+		target_check_key(sink->target, def, false);
+	sink->clear_release.func = clear_release;
+	sink->clear_release.arg = sink;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &sink->clear_release);
+	return &sink->base;
+}
+
+static Query *
+to_table_wrap(Sink *base, Query *final)
+{
+	TableSink *sink = (TableSink *) base;
+	Query *query = statement_analyse(sink->target, base->def, base->shape);
+
+	if (!rows_replace(query, final))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("statement of query \"%s\" does not read its rows", base->def->query_name)));
+	return query;
+}
+
+static void
+target_clear(TableSink *sink)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
+	if (sink->clear == NULL)
+	{
+		SPIPlanPtr plan = SPI_prepare(psprintf("DELETE FROM %s", sink->target->name), 0, NULL);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
+		sink->clear = plan;
+	}
+	if (SPI_execute_plan(sink->clear, NULL, NULL, false, 0) != SPI_OK_DELETE)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
+	SPI_finish();
+}
+
+static void
+to_table_begin(Sink *base, const BatchInfo *batch)
+{
+	base->batch = batch;
+	base->rows = 0;
+	if (base->shape->mode == OUTPUT_COMPLETE)
+		target_clear((TableSink *) base);
+}
+
+static void
+to_table_finish(Sink *base)
+{
+}
+
+static void
+to_table_close(Sink *base)
+{
+	clear_release(base);
+}
+
+static Oid
+to_table_target_relation(Sink *base)
+{
+	return ((TableSink *) base)->target->relid;
+}
+
+static char *
+to_table_describe(SinkDef *def)
+{
+	return psprintf("table %s", def->target);
+}
+
+const SinkOps table_sink = {
+	.kind = "table",
+	.needs_target = true,
+	.in_database = true,
+	.create = to_table_create,
+	.open = to_table_open,
+	.wrap = to_table_wrap,
+	.begin = to_table_begin,
+	.finish = to_table_finish,
+	.close = to_table_close,
+	.target_relation = to_table_target_relation,
+	.describe = to_table_describe,
+};

@@ -1,0 +1,394 @@
+/*
+ * target.c: the table a table sink writes to. Columns are matched by name; Postgres checks types and privileges, as the query's owner.
+ * Upserts rest on one unique index over the key, with NULLs equal; without it a NULL group would be added again in every batch.
+ */
+#include "sink/target.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "commands/defrem.h"
+#include "executor/spi.h"
+#include "foreign/fdwapi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/value.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/ruleutils.h"
+#include "utils/varlena.h"
+
+#define DEFAULT_BATCH_ID "batch_id"
+
+/* ---- options ---- */
+
+static void
+option_error(SinkDef *def, const char *name, const char *expected)
+{
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("invalid value for option \"%s\" of the table sink of query \"%s\"", name, def->query_name),
+					errdetail("Expected %s.", expected)));
+}
+
+static List *
+option_names(SinkDef *def, const char *name, JsonbValue *value)
+{
+	List *names = NIL;
+	JsonbIterator *it;
+	JsonbValue element;
+	JsonbIteratorToken token;
+
+	if (value->type == jbvString)
+		return list_make1(makeString(pnstrdup(value->val.string.val, value->val.string.len)));
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+		option_error(def, name, "a list of the query's columns");
+	it = JsonbIteratorInit(value->val.binary.data);
+	while ((token = JsonbIteratorNext(&it, &element, true)) != WJB_DONE)
+	{
+		if (token != WJB_ELEM)
+			continue;
+		if (element.type != jbvString)
+			option_error(def, name, "a list of the query's columns");
+		names = lappend(names, makeString(pnstrdup(element.val.string.val, element.val.string.len)));
+	}
+	if (names == NIL)
+		option_error(def, name, "at least one of the query's columns");
+	return names;
+}
+
+/* {"key": ["a", "b"], "batch_id_column": "batch"}; a JSON null for the latter means: no such column. */
+static void
+options_read(SinkDef *def, List **key, char **batch_id, bool *batch_id_given)
+{
+	JsonbIterator *it;
+	JsonbValue v;
+	JsonbIteratorToken token;
+
+	*key = NIL;
+	*batch_id = pstrdup(DEFAULT_BATCH_ID);
+	*batch_id_given = false;
+	if (def->options == NULL)
+		return;
+	if (!JB_ROOT_IS_OBJECT(def->options))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("options of the table sink of query \"%s\" must be a JSON object", def->query_name)));
+	it = JsonbIteratorInit(&def->options->root);
+	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		char *name;
+
+		if (token != WJB_KEY)
+			continue;
+		name = pnstrdup(v.val.string.val, v.val.string.len);
+		JsonbIteratorNext(&it, &v, true);
+		if (strcmp(name, "key") == 0)
+			*key = v.type == jbvNull ? NIL : option_names(def, name, &v);
+		else if (strcmp(name, "batch_id_column") == 0)
+		{
+			if (v.type != jbvNull && v.type != jbvString)
+				option_error(def, name, "a column name, or null for none");
+			*batch_id_given = true;
+			*batch_id = v.type == jbvNull ? NULL : pnstrdup(v.val.string.val, v.val.string.len);
+		}
+		else
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("unknown option \"%s\" of the table sink of query \"%s\"", name, def->query_name),
+							errdetail("Valid options are: key, batch_id_column.")));
+	}
+}
+
+static List *
+shape_columns(SinkShape *shape)
+{
+	List *columns = NIL;
+
+	for (int i = 0; i < shape->desc->natts; i++)
+		columns = lappend(columns, makeString(pstrdup(NameStr(TupleDescAttr(shape->desc, i)->attname))));
+	return columns;
+}
+
+static void
+key_from_option(Target *target, SinkDef *def, SinkShape *shape, List *key)
+{
+	ListCell *lc;
+
+	if (shape->mode == OUTPUT_COMPLETE)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"key\" has no meaning in complete mode"),
+						errdetail("Every batch of query \"%s\" replaces the contents of its target.", def->query_name),
+						errhint("Leave the option out, or use update mode.")));
+	foreach (lc, key)
+		if (!list_member(target->columns, lfirst(lc)))
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("key column \"%s\" is not a column of query \"%s\"", strVal(lfirst(lc)), def->query_name)));
+	target->upsert = true;
+	target->key = key;
+}
+
+Target *
+target_describe(SinkDef *def, SinkShape *shape)
+{
+	Target *target = palloc0(sizeof(Target));
+	List *key;
+	bool batch_id_given;
+
+	options_read(def, &key, &target->batch_id, &batch_id_given);
+	target->columns = shape_columns(shape);
+	target->batch_id_required = batch_id_given;
+	if (target->batch_id && list_member(target->columns, makeString(target->batch_id)))
+		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
+						errmsg("column \"%s\" of query \"%s\" has the name of the column that takes the batch id", target->batch_id, def->query_name),
+						errhint("Rename it in the query, or set the table sink's option batch_id_column to another name, or to null for none.")));
+	if (key != NIL)
+		key_from_option(target, def, shape, key);
+	else if (shape->mode == OUTPUT_UPDATE && shape->aggregated)
+	{
+		int i = -1;
+
+		target->upsert = target->key_is_shape_key = true;
+		while ((i = bms_next_member(shape->key, i)) >= 0)
+			target->key = lappend(target->key, list_nth(target->columns, i - 1));
+	}
+	return target;
+}
+
+/* ---- the relation ---- */
+
+static RangeVar *
+target_range_var(SinkDef *def)
+{
+	return makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(def->target)));
+}
+
+static void
+relation_check_foreign(Relation rel, Target *target, SinkDef *def, SinkShape *shape)
+{
+	FdwRoutine *fdw = GetFdwRoutineForRelation(rel, false);
+	bool clears = shape->mode == OUTPUT_COMPLETE;
+
+	if (fdw->ExecForeignInsert == NULL || (clears && fdw->ExecForeignDelete == NULL))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to foreign table %s", def->query_name, target->name),
+						errdetail("Its foreign-data wrapper does not support %s.", fdw->ExecForeignInsert == NULL ? "INSERT" : "DELETE")));
+	if (target->upsert)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot upsert into foreign table %s", def->query_name, target->name),
+						errdetail("Postgres has no ON CONFLICT DO UPDATE on foreign tables."), errhint("Use append mode, or an ordinary table.")));
+}
+
+static void
+relation_check_kind(Relation rel, Target *target, SinkDef *def, SinkShape *shape)
+{
+	char kind = rel->rd_rel->relkind;
+
+	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE && kind != RELKIND_FOREIGN_TABLE)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("query \"%s\" cannot write to %s", def->query_name, target->name),
+						errdetail("It is not a table."), errhint("Name a table, a partitioned table or a foreign table; a missing table is created.")));
+	if (IsSystemRelation(rel) || RelationGetNamespace(rel) == get_namespace_oid("stream", true))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("query \"%s\" cannot write to catalog table %s", def->query_name, target->name)));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to temporary table %s", def->query_name, target->name),
+						errdetail("The background worker that runs the query does not see temporary tables of your session.")));
+	if (rel->rd_rules != NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to %s", def->query_name, target->name),
+						errdetail("The table has rewrite rules."), errhint("Use triggers instead of rules.")));
+	if (kind == RELKIND_FOREIGN_TABLE)
+		relation_check_foreign(rel, target, def, shape);
+}
+
+bool
+target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
+{
+	RangeVar *name = target_range_var(def);
+	Relation rel;
+
+	target->relid = RangeVarGetRelid(name, AccessShareLock, true);
+	if (!OidIsValid(target->relid))
+	{
+		if (!missing_ok)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("target table %s of query \"%s\" does not exist", def->target, def->query_name),
+							errhint("Create it again, or give the query another sink with stream.alter_query().")));
+		return false;
+	}
+	rel = table_open(target->relid, NoLock);
+	target->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
+	relation_check_kind(rel, target, def, shape);
+	if (target->batch_id && !target->batch_id_required && get_attnum(target->relid, target->batch_id) == InvalidAttrNumber)
+		target->batch_id = NULL; /* the user's own table, without such a column */
+	table_close(rel, NoLock);
+	return true;
+}
+
+char *
+target_column_list(List *columns)
+{
+	StringInfoData buf;
+	ListCell *lc;
+
+	initStringInfo(&buf);
+	foreach (lc, columns)
+		appendStringInfo(&buf, "%s%s", buf.len ? ", " : "", quote_identifier(strVal(lfirst(lc))));
+	return buf.data;
+}
+
+/* ---- making ---- */
+
+static void
+sql_execute(const char *sql)
+{
+	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0 || SPI_finish() != SPI_OK_FINISH)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not execute \"%s\"", sql)));
+}
+
+static char *
+column_definition(Form_pg_attribute att)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "%s %s", quote_identifier(NameStr(att->attname)),
+					 format_type_extended(att->atttypid, att->atttypmod, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+	if (OidIsValid(att->attcollation) && att->attcollation != get_typcollation(att->atttypid))
+		appendStringInfo(&buf, " COLLATE %s", generate_collation_name(att->attcollation));
+	return buf.data;
+}
+
+void
+target_make(Target *target, SinkDef *def, SinkShape *shape)
+{
+	RangeVar *name = target_range_var(def);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE TABLE %s (", name->schemaname ? quote_qualified_identifier(name->schemaname, name->relname)
+																: quote_identifier(name->relname));
+	for (int i = 0; i < shape->desc->natts; i++)
+		appendStringInfo(&sql, "%s%s", i ? ", " : "", column_definition(TupleDescAttr(shape->desc, i)));
+	if (target->batch_id)
+		appendStringInfo(&sql, "%s%s pg_catalog.int8", shape->desc->natts ? ", " : "", quote_identifier(target->batch_id));
+	if (target->upsert && target->key != NIL)
+		appendStringInfo(&sql, ", UNIQUE NULLS NOT DISTINCT (%s)", target_column_list(target->key));
+	appendStringInfoChar(&sql, ')');
+	sql_execute(sql.data);
+	target_find(target, def, shape, false);
+}
+
+/* ---- the key ---- */
+
+/* The index of a target that holds one row at most: unique over the constant 1. */
+static bool
+index_is_single_row(Relation index)
+{
+	List *exprs = RelationGetIndexExpressions(index);
+	Const *one;
+
+	if (index->rd_index->indnkeyatts != 1 || list_length(exprs) != 1 || !IsA(linitial(exprs), Const))
+		return false;
+	one = linitial_node(Const, exprs);
+	return one->consttype == INT4OID && !one->constisnull && DatumGetInt32(one->constvalue) == 1;
+}
+
+static bool
+index_covers_key(Relation index, Bitmapset *key)
+{
+	Bitmapset *columns = NULL;
+
+	if (bms_is_empty(key))
+		return index_is_single_row(index);
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+		if (index->rd_index->indkey.values[i] <= 0)
+			return false;
+		else
+			columns = bms_add_member(columns, index->rd_index->indkey.values[i]);
+	return bms_equal(columns, key);
+}
+
+/* Usable for ON CONFLICT, and NULL keys cannot come twice: NULLS NOT DISTINCT, or no key column can be NULL. */
+static bool
+index_is_usable(Relation index, Relation rel, bool *nulls_repeat)
+{
+	Form_pg_index form = index->rd_index;
+
+	*nulls_repeat = false;
+	if (!form->indisunique || !form->indimmediate || !form->indisvalid || RelationGetIndexPredicate(index) != NIL)
+		return false;
+	if (!form->indnullsnotdistinct)
+		for (int i = 0; i < form->indnkeyatts; i++)
+		{
+			AttrNumber column = form->indkey.values[i];
+
+			if (column > 0 && !TupleDescAttr(RelationGetDescr(rel), column - 1)->attnotnull)
+				*nulls_repeat = true;
+		}
+	return true;
+}
+
+static bool
+key_index_exists(Relation rel, Bitmapset *key, bool *nulls_repeat)
+{
+	List *indexes = RelationGetIndexList(rel);
+	bool found = false;
+	ListCell *lc;
+
+	*nulls_repeat = false;
+	foreach (lc, indexes)
+	{
+		Relation index = index_open(lfirst_oid(lc), AccessShareLock);
+		bool repeat;
+
+		if (index_is_usable(index, rel, &repeat) && index_covers_key(index, key))
+		{
+			if (repeat)
+				*nulls_repeat = true;
+			else
+				found = true;
+		}
+		index_close(index, NoLock);
+	}
+	return found;
+}
+
+static void
+key_refuse(Target *target, SinkDef *def, bool nulls_repeat)
+{
+	char *columns = target->key ? target_column_list(target->key) : pstrdup("(1)");
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+			 errmsg("target %s of query \"%s\" has no usable unique index on its key (%s)", target->name, def->query_name, columns),
+			 nulls_repeat ? errdetail("There is a unique index, but it lets NULL keys repeat.")
+						  : errdetail("Update mode replaces the rows of earlier batches by their key."),
+			 errhint("CREATE UNIQUE INDEX ON %s (%s) NULLS NOT DISTINCT; or name another key in the table sink's option \"key\".", target->name,
+					 columns)));
+}
+
+void
+target_check_key(Target *target, SinkDef *def, bool make)
+{
+	Relation rel = table_open(target->relid, AccessShareLock);
+	Bitmapset *key = NULL;
+	bool nulls_repeat, exists;
+	ListCell *lc;
+
+	foreach (lc, target->key)
+	{
+		AttrNumber column = get_attnum(target->relid, strVal(lfirst(lc)));
+
+		if (column <= 0)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("target %s of query \"%s\" lacks the key column \"%s\"", target->name, def->query_name, strVal(lfirst(lc)))));
+		key = bms_add_member(key, column);
+	}
+	exists = key_index_exists(rel, key, &nulls_repeat);
+	table_close(rel, NoLock);
+	if (exists)
+		return;
+	if (nulls_repeat || !make || !pg_class_ownercheck(target->relid, GetUserId()))
+		key_refuse(target, def, nulls_repeat);
+	sql_execute(psprintf("CREATE UNIQUE INDEX ON %s (%s) NULLS NOT DISTINCT", target->name,
+						 target->key ? target_column_list(target->key) : "(1)"));
+}
