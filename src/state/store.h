@@ -98,6 +98,8 @@ extern int stream_state_memory_kb;
 
 /* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
 extern void state_truncate(int64 query_id, int64 keep_upto_batch);
+/* The lowest batch as of which all state of the query can still be read; 0: any. A rewind below it is impossible. */
+extern int64 state_oldest_batch(int64 query_id);
 /* Folds changelog into snapshots and purges what nobody can ask for any more. Own transaction of the caller. True: did something. */
 extern bool state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain);
 /* Is folding worth while? Cheap; from counters the provider keeps. */

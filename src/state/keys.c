@@ -1,0 +1,248 @@
+/*
+ * keys.c: hashing, comparing, forming and packing the keys of state.
+ * Every row of a stateful query passes key_hash and key_equals: no allocation there, functions are called only where bytes do not decide.
+ * Hashes live in one process only; the bytes of key_write are stored and identify the key in the tables.
+ */
+#include "state/keys.h"
+
+#include "access/htup_details.h"
+#include "access/nbtree.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/typcache.h"
+
+/* Where btree may deduplicate by image, image and value are one. */
+static bool
+image_decides(Oid eq_operator, Oid collation)
+{
+	Oid left, right, procedure;
+	TypeCacheEntry *entry;
+
+	op_input_types(eq_operator, &left, &right);
+	entry = lookup_type_cache(left, TYPECACHE_EQ_OPR | TYPECACHE_BTREE_OPFAMILY);
+	if (left != right || entry->eq_opr != eq_operator || !OidIsValid(entry->btree_opf))
+		return false;
+	procedure = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype, BTEQUALIMAGE_PROC);
+	return OidIsValid(procedure) &&
+		   DatumGetBool(OidFunctionCall1Coll(procedure, collation, ObjectIdGetDatum(entry->btree_opintype)));
+}
+
+KeyType *
+key_type_create(const StateSchema *schema)
+{
+	KeyType *type = palloc0(sizeof(KeyType));
+
+	type->desc = CreateTupleDescCopy(schema->keydesc);
+	type->ncolumns = type->desc->natts;
+	type->image = true;
+	type->columns = palloc0(sizeof(KeyColumn) * Max(type->ncolumns, 1));
+	type->values = palloc0(sizeof(Datum) * Max(type->ncolumns, 1));
+	type->nulls = palloc0(sizeof(bool) * Max(type->ncolumns, 1));
+	type->scratch = AllocSetContextCreate(CurrentMemoryContext, "stream state key", ALLOCSET_SMALL_SIZES);
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(type->desc, i);
+		KeyColumn *column = &type->columns[i];
+		Oid hash_left, hash_right;
+
+		column->length = attribute->attlen;
+		column->by_value = attribute->attbyval;
+		column->collation = schema->collations[i];
+		column->image_decides = image_decides(schema->eq_operators[i], column->collation);
+		if (!get_op_hash_functions(schema->eq_operators[i], &hash_left, &hash_right))
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("a streaming query cannot keep state by a key of type %s", format_type_be(attribute->atttypid)),
+							errdetail("The type cannot be hashed."), errhint("Cast the key to a type that can be, such as text.")));
+		fmgr_info(hash_left, &column->hash);
+		fmgr_info(get_opcode(schema->eq_operators[i]), &column->equal);
+		codec_init(&column->codec, attribute->atttypid, attribute->atttypmod);
+		type->image &= column->codec.image;
+	}
+	return type;
+}
+
+static inline bool
+is_plain(Datum value)
+{
+	return !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && !VARATT_IS_COMPRESSED(DatumGetPointer(value));
+}
+
+static inline uint32
+hash_column(KeyType *type, KeyColumn *column, Datum value)
+{
+	MemoryContext caller;
+	uint32 hash;
+
+	if (column->image_decides && column->by_value)
+		return murmurhash32((uint32) value ^ (uint32) (value >> 32));
+	if (column->image_decides && column->length > 0)
+		return hash_bytes((const unsigned char *) DatumGetPointer(value), column->length);
+	if (column->image_decides && column->length == -1 && is_plain(value))
+		return hash_bytes((const unsigned char *) VARDATA_ANY(DatumGetPointer(value)), VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+
+	caller = MemoryContextSwitchTo(type->scratch);
+	if (column->image_decides && column->length == -1)
+	{
+		struct varlena *flat = PG_DETOAST_DATUM_PACKED(value);
+
+		hash = hash_bytes((const unsigned char *) VARDATA_ANY(flat), VARSIZE_ANY_EXHDR(flat));
+	}
+	else
+		hash = DatumGetUInt32(FunctionCall1Coll(&column->hash, column->collation, value));
+	MemoryContextSwitchTo(caller);
+	return hash;
+}
+
+uint32
+key_hash(KeyType *type, const Datum *values, const bool *nulls)
+{
+	uint32 hash = 0;
+
+	if (!type->scratch->isReset)
+		MemoryContextReset(type->scratch);
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		hash = (hash << 1) | (hash >> 31);
+		if (!nulls[i])
+			hash ^= hash_column(type, &type->columns[i], values[i]);
+	}
+	return murmurhash32(hash);
+}
+
+typedef enum ImageVerdict
+{
+	IMAGE_EQUAL,
+	IMAGE_DIFFERENT,
+	IMAGE_UNKNOWN /* toasted, or the like */
+} ImageVerdict;
+
+static inline ImageVerdict
+compare_image(KeyColumn *column, Datum a, Datum b)
+{
+	if (column->by_value)
+		return a == b ? IMAGE_EQUAL : IMAGE_DIFFERENT;
+	if (column->length > 0)
+		return memcmp(DatumGetPointer(a), DatumGetPointer(b), column->length) == 0 ? IMAGE_EQUAL : IMAGE_DIFFERENT;
+	if (column->length == -2)
+		return strcmp(DatumGetCString(a), DatumGetCString(b)) == 0 ? IMAGE_EQUAL : IMAGE_DIFFERENT;
+	if (!is_plain(a) || !is_plain(b))
+		return IMAGE_UNKNOWN;
+	if (VARSIZE_ANY_EXHDR(DatumGetPointer(a)) == VARSIZE_ANY_EXHDR(DatumGetPointer(b)) &&
+		memcmp(VARDATA_ANY(DatumGetPointer(a)), VARDATA_ANY(DatumGetPointer(b)), VARSIZE_ANY_EXHDR(DatumGetPointer(a))) == 0)
+		return IMAGE_EQUAL;
+	return IMAGE_DIFFERENT;
+}
+
+static bool
+equal_column(KeyType *type, KeyColumn *column, Datum a, Datum b)
+{
+	ImageVerdict verdict = compare_image(column, a, b);
+	MemoryContext caller;
+	bool equal;
+
+	if (verdict == IMAGE_EQUAL)
+		return true;
+	if (verdict == IMAGE_DIFFERENT && column->image_decides)
+		return false;
+	caller = MemoryContextSwitchTo(type->scratch);
+	equal = DatumGetBool(FunctionCall2Coll(&column->equal, column->collation, a, b));
+	MemoryContextSwitchTo(caller);
+	return equal;
+}
+
+void
+key_deform(KeyType *type, MinimalTuple key, Datum *values, bool *nulls)
+{
+	HeapTupleData tuple;
+
+	tuple.t_len = key->t_len + MINIMAL_TUPLE_OFFSET;
+	tuple.t_data = (HeapTupleHeader) ((char *) key - MINIMAL_TUPLE_OFFSET);
+	heap_deform_tuple(&tuple, type->desc, values, nulls);
+}
+
+bool
+key_equals(KeyType *type, MinimalTuple key, const Datum *values, const bool *nulls)
+{
+	key_deform(type, key, type->values, type->nulls);
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		if (type->nulls[i] != nulls[i])
+			return false;
+		if (!nulls[i] && !equal_column(type, &type->columns[i], type->values[i], values[i]))
+			return false;
+	}
+	return true;
+}
+
+MinimalTuple
+key_form(KeyType *type, const Datum *values, const bool *nulls)
+{
+	MemoryContext caller = CurrentMemoryContext;
+
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		type->nulls[i] = nulls[i];
+		type->values[i] = values[i];
+		if (!nulls[i] && type->columns[i].length == -1 && !is_plain(values[i]))
+		{
+			MemoryContextSwitchTo(type->scratch);
+			type->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(values[i]));
+			MemoryContextSwitchTo(caller);
+		}
+	}
+	return heap_form_minimal_tuple(type->desc, type->values, type->nulls);
+}
+
+void
+key_write(KeyType *type, MinimalTuple key, StringInfo out)
+{
+	MemoryContext caller;
+
+	if (type->image)
+	{
+		appendBinaryStringInfo(out, (char *) key + MINIMAL_TUPLE_DATA_OFFSET, key->t_len - MINIMAL_TUPLE_DATA_OFFSET);
+		return;
+	}
+	caller = MemoryContextSwitchTo(type->scratch);
+	key_deform(type, key, type->values, type->nulls);
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		appendStringInfoChar(out, type->nulls[i] ? 0 : 1);
+		if (!type->nulls[i])
+			codec_write(&type->columns[i].codec, type->values[i], out);
+	}
+	MemoryContextSwitchTo(caller);
+}
+
+static MinimalTuple
+key_read_image(const char *bytes, uint32 length)
+{
+	MinimalTuple key = palloc0(length + MINIMAL_TUPLE_DATA_OFFSET);
+
+	key->t_len = length + MINIMAL_TUPLE_DATA_OFFSET;
+	memcpy((char *) key + MINIMAL_TUPLE_DATA_OFFSET, bytes, length);
+	return key;
+}
+
+MinimalTuple
+key_read(KeyType *type, const char *bytes, uint32 length)
+{
+	ByteReader reader = {bytes, bytes + length};
+	MemoryContext caller;
+
+	if (type->image)
+		return key_read_image(bytes, length);
+	MemoryContextReset(type->scratch);
+	caller = MemoryContextSwitchTo(type->scratch);
+	for (int i = 0; i < type->ncolumns; i++)
+	{
+		type->nulls[i] = *bytes_get(&reader, 1) == 0;
+		if (!type->nulls[i])
+			type->values[i] = codec_read(&type->columns[i].codec, &reader);
+	}
+	MemoryContextSwitchTo(caller);
+	return heap_form_minimal_tuple(type->desc, type->values, type->nulls);
+}

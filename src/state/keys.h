@@ -1,0 +1,47 @@
+/*
+ * keys.h: keys of state: hashed and compared as their types say (NULLs equal), formed, and put into bytes.
+ * Most comparisons end at the bytes: equal images are equal whatever the type, and for many types the reverse holds too.
+ */
+#ifndef STREAM_STATE_KEYS_H
+#define STREAM_STATE_KEYS_H
+
+#include "postgres.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "state/codec.h"
+#include "state/store.h"
+
+typedef struct KeyColumn
+{
+	int16 length;
+	bool by_value;
+	bool image_decides; /* different images: different values */
+	Oid collation;
+	FmgrInfo equal;
+	FmgrInfo hash;
+	DatumCodec codec;
+} KeyColumn;
+
+typedef struct KeyType
+{
+	TupleDesc desc;
+	int ncolumns;
+	bool image; /* bytes of a key are its tuple's */
+	KeyColumn *columns;
+	Datum *values; /* scratch: the deformed stored key */
+	bool *nulls;
+	MemoryContext scratch; /* for what the types' functions allocate; reset by key_hash */
+} KeyType;
+
+/* In CurrentMemoryContext. */
+extern KeyType *key_type_create(const StateSchema *schema);
+extern uint32 key_hash(KeyType *type, const Datum *values, const bool *nulls);
+extern bool key_equals(KeyType *type, MinimalTuple key, const Datum *values, const bool *nulls);
+/* A tuple without toasted parts; in CurrentMemoryContext. */
+extern MinimalTuple key_form(KeyType *type, const Datum *values, const bool *nulls);
+/* By-reference values point into the key. */
+extern void key_deform(KeyType *type, MinimalTuple key, Datum *values, bool *nulls);
+extern void key_write(KeyType *type, MinimalTuple key, StringInfo out);
+extern MinimalTuple key_read(KeyType *type, const char *bytes, uint32 length);
+
+#endif
