@@ -20,6 +20,13 @@ inside_check()
 	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
+inside_bench()
+{
+	inside_prepare
+	inside_start_cluster
+	bash test/bench/run
+}
+
 suite_count() # $1 passed, $2 failed
 {
 	passed=$((passed + $1)) failed=$((failed + $2))
