@@ -20,8 +20,12 @@ typedef struct QueryRuntime
 	StreamPlan *plan;
 	List *readers;				  /* SourceReader, as plan->sources */
 	List *operators;			  /* Operator, as plan->operators */
-	bool session_lock;			  /* worker: the query's lock is held by the session */
+	bool session_lock;			  /* worker: the query's lock is held by the session, transactions are our own; else inside CALL */
+	char *run_id;				  /* uuid of this run, for progress */
+	StreamPlan *spec_plan;		  /* plan whose specs the operators point to; outlives plans made later for the same signature */
+	MemoryContext operator_context;
 	/* where the logs are; batch_id -1: nothing yet */
+	bool logs_known;
 	int64 last_batch;			  /* newest committed */
 	OffsetEntry last_offsets;	  /* its offsets */
 	CommitEntry last_commit;
@@ -32,7 +36,7 @@ typedef struct QueryRuntime
 	/* available_now and process_all_available: fixed ends per source; NULL list: none */
 	List *ceilings;				  /* Position, as readers */
 	bool ignore_limits;			  /* trigger once */
-	int64 waiting_since;		  /* monotonic µs since when rows wait for min_rows_per_batch; 0: not */
+	TimestampTz due_at;			  /* out: rows wait for min_rows_per_batch; fire again then at the latest. 0: not */
 	bool more;					  /* out: data remained behind the last batch */
 	int64 last_duration_us;
 	int64 last_rows;

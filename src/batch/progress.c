@@ -1,0 +1,138 @@
+/*
+ * progress.c: how a batch went, as jsonb with Spark's field names.
+ * Written in the batch's own transaction, so durations end before its commit.
+ */
+#include "batch/progress.h"
+
+#include "util/clock.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/timestamp.h"
+
+static int64
+to_ms(int64 us)
+{
+	return (us + 500) / 1000;
+}
+
+static void
+progress_durations(JsonBuild *b, BatchRun *run, int64 total)
+{
+	json_object_begin(b, "durationMs");
+	json_add_int(b, "latestOffset", to_ms(run->durations.latest_offset));
+	json_add_int(b, "walCommit", to_ms(run->durations.wal_commit));
+	json_add_int(b, "queryPlanning", to_ms(run->durations.query_planning));
+	json_add_int(b, "addBatch", to_ms(run->durations.add_batch));
+	json_add_int(b, "triggerExecution", to_ms(total));
+	json_object_end(b);
+}
+
+static void
+progress_event_time(JsonBuild *b, BatchRun *run)
+{
+	TimestampTz smallest = DT_NOEND, largest = DT_NOBEGIN;
+	double sum = 0;
+	int64 rows = 0;
+	ListCell *lc;
+
+	foreach (lc, run->sources)
+	{
+		SourceBatch *batch = lfirst(lc);
+
+		if (batch->event_rows == 0 || batch->reader->def->watermark_delay < 0)
+			continue;
+		smallest = Min(smallest, batch->event_min);
+		largest = Max(largest, batch->event_max);
+		sum += batch->event_sum;
+		rows += batch->event_rows;
+	}
+	json_object_begin(b, "eventTime");
+	if (rows > 0)
+	{
+		json_add_time(b, "min", smallest);
+		json_add_time(b, "max", largest);
+		json_add_time(b, "avg", (TimestampTz) (sum / rows));
+	}
+	if (!TIMESTAMP_IS_NOBEGIN(run->info.evict_watermark))
+		json_add_time(b, "watermark", run->info.evict_watermark);
+	json_object_end(b);
+}
+
+static void
+progress_operators(JsonBuild *b, QueryRuntime *rt)
+{
+	ListCell *lc;
+
+	json_array_begin(b, "stateOperators");
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		json_object_begin(b, NULL);
+		json_add_text(b, "operatorName", op->ops->name);
+		json_add_int(b, "numRowsTotal", op->metrics.rows_total);
+		json_add_int(b, "numRowsUpdated", op->metrics.updated);
+		json_add_int(b, "numRowsRemoved", op->metrics.removed);
+		json_add_int(b, "numRowsDroppedByWatermark", op->metrics.dropped);
+		json_add_int(b, "memoryUsedBytes", op->metrics.bytes);
+		json_object_end(b);
+	}
+	json_array_end(b);
+}
+
+static void
+progress_sources(JsonBuild *b, BatchRun *run, double seconds)
+{
+	ListCell *lc;
+
+	json_array_begin(b, "sources");
+	foreach (lc, run->sources)
+	{
+		SourceBatch *batch = lfirst(lc);
+		SourceDef *def = batch->reader->def;
+
+		json_object_begin(b, NULL);
+		json_add_text(b, "description", psprintf("%s source %s", def->ops->kind, def->name));
+		json_add_json(b, "startOffset", batch->from);
+		json_add_json(b, "endOffset", batch->to ? batch->to : batch->from);
+		json_add_int(b, "numInputRows", batch->rows + batch->rows_bad);
+		json_add_int(b, "numBadRows", batch->rows_bad);
+		json_add_float(b, "processedRowsPerSecond", seconds > 0 ? (batch->rows + batch->rows_bad) / seconds : 0);
+		json_object_end(b);
+	}
+	json_array_end(b);
+}
+
+Jsonb *
+progress_build(QueryRuntime *rt, BatchRun *run)
+{
+	JsonBuild b = {NULL, NULL};
+	int64 total = clock_monotonic_us() - run->durations.started;
+	double seconds = total / 1e6;
+	double since_last = rt->last_batch_at ? (double) (run->info.batch_time - rt->last_batch_at) / 1e6 : 0;
+	int64 rows = 0;
+	ListCell *lc;
+
+	foreach (lc, run->sources)
+		rows += ((SourceBatch *) lfirst(lc))->rows + ((SourceBatch *) lfirst(lc))->rows_bad;
+	json_object_begin(&b, NULL);
+	json_add_text(&b, "id", psprintf(INT64_FORMAT, rt->query->id));
+	json_add_text(&b, "runId", rt->run_id);
+	json_add_text(&b, "name", rt->query->name);
+	json_add_time(&b, "timestamp", run->info.batch_time);
+	json_add_int(&b, "batchId", run->info.batch_id);
+	json_add_int(&b, "batchDuration", to_ms(total));
+	json_add_int(&b, "numInputRows", rows);
+	json_add_float(&b, "inputRowsPerSecond", since_last > 0 ? rows / since_last : 0);
+	json_add_float(&b, "processedRowsPerSecond", seconds > 0 ? rows / seconds : 0);
+	progress_durations(&b, run, total);
+	progress_event_time(&b, run);
+	progress_operators(&b, rt);
+	progress_sources(&b, run, seconds);
+	json_object_begin(&b, "sink");
+	json_add_text(&b, "description", rt->sink->ops->describe(rt->sink->def));
+	json_add_int(&b, "numOutputRows", run->rows_out);
+	json_object_end(&b);
+	json_object_end(&b);
+	return json_result(&b);
+}

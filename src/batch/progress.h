@@ -1,0 +1,26 @@
+/* progress.h: how a batch went, in the shape of Spark's StreamingQueryProgress. */
+#ifndef STREAM_BATCH_PROGRESS_H
+#define STREAM_BATCH_PROGRESS_H
+
+#include "batch/batch.h"
+
+/* Microseconds spent in the steps of a batch. */
+typedef struct BatchDurations
+{
+	int64 started; /* monotonic */
+	int64 latest_offset, wal_commit, query_planning, add_batch;
+} BatchDurations;
+
+typedef struct BatchRun
+{
+	BatchInfo info;
+	OffsetEntry offsets;
+	List *sources; /* SourceBatch, as plan->sources */
+	int64 rows_out;
+	bool logged_now; /* false: replay of an entry logged before, or ridden in with the batch before */
+	BatchDurations durations;
+} BatchRun;
+
+extern Jsonb *progress_build(QueryRuntime *rt, BatchRun *run);
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * runtime.c: a query ready to run in this process: compiled plan, open sources, operators with their state, place in the logs.
+ * Everything here can be thrown away and made again from the catalog and the logs: that is what a restart is.
+ */
+#include "batch/runtime.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/* ---- transactions: our own in a worker, the procedure's in the foreground ---- */
+
+void
+runtime_begin(QueryRuntime *rt)
+{
+	if (rt->session_lock)
+		StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	query_apply_settings(rt->query);
+	if (!rt->session_lock && !query_lock(rt->query->id, false))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is running", rt->query->name),
+						errhint("Stop it first with stream.stop_query.")));
+}
+
+void
+runtime_commit(QueryRuntime *rt)
+{
+	PopActiveSnapshot();
+	if (rt->session_lock)
+		CommitTransactionCommand();
+	else
+		SPI_commit();
+}
+
+/* ---- logs ---- */
+
+static void operators_drop(QueryRuntime *rt);
+
+void
+runtime_read_logs(QueryRuntime *rt)
+{
+	int64 known = rt->last_batch;
+	MemoryContext old;
+
+	if (rt->logs_known && rt->session_lock)
+		return;
+	MemoryContextReset(rt->log_context);
+	old = MemoryContextSwitchTo(rt->log_context);
+	rt->last_batch = -1;
+	memset(&rt->last_commit, 0, sizeof(rt->last_commit));
+	rt->last_commit.batch_id = -1;
+	rt->last_commit.next_watermark = DT_NOBEGIN;
+	memset(&rt->last_offsets, 0, sizeof(rt->last_offsets));
+	rt->last_offsets.watermark = DT_NOBEGIN;
+	if (commit_log_last(rt->query->id, &rt->last_commit))
+	{
+		rt->last_batch = rt->last_commit.batch_id;
+		if (!offset_log_get(rt->query->id, rt->last_batch, &rt->last_offsets))
+			ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+							errmsg("offset log of streaming query \"%s\" lacks batch " INT64_FORMAT, rt->query->name, rt->last_batch),
+							errhint("Start afresh with stream.reset_query.")));
+		rt->last_batch_at = rt->last_offsets.batch_time;
+	}
+	rt->pending = offset_log_get(rt->query->id, rt->last_batch + 1, &rt->pending_offsets);
+	rt->logs_known = true;
+	MemoryContextSwitchTo(old);
+	if (rt->last_batch != known) /* somebody else ran batches in between */
+		operators_drop(rt);
+}
+
+/* ---- plan, sources, operators ---- */
+
+static void
+plan_drop(QueryRuntime *rt)
+{
+	if (rt->sink && rt->sink->ops->close)
+		rt->sink->ops->close(rt->sink);
+	rt->sink = NULL;
+	if (rt->plan && rt->plan != rt->spec_plan)
+		MemoryContextDelete(rt->plan->context);
+	rt->plan = NULL;
+}
+
+static bool
+source_unchanged(SourceDef *a, SourceDef *b)
+{
+	return a->relid == b->relid && a->event_time == b->event_time && a->watermark_delay == b->watermark_delay && a->on_bad_row == b->on_bad_row &&
+		   equal(a->table_options, b->table_options) && equal(a->server_options, b->server_options) && equal(a->user_options, b->user_options) &&
+		   equalTupleDescs(a->desc, b->desc);
+}
+
+/* A reader per source of the plan; those whose source has not changed stay open. */
+static void
+readers_open(QueryRuntime *rt)
+{
+	List *old_readers = rt->readers;
+	MemoryContext old = MemoryContextSwitchTo(rt->context);
+	ListCell *lc, *lc2;
+
+	rt->readers = NIL;
+	foreach (lc, rt->plan->sources)
+	{
+		SourceDef *def = lfirst(lc);
+		SourceReader *reader = NULL;
+
+		foreach (lc2, old_readers)
+			if (source_unchanged(((SourceReader *) lfirst(lc2))->def, def))
+				reader = lfirst(lc2);
+		if (reader)
+			old_readers = list_delete_ptr(old_readers, reader);
+		else
+		{
+			MemoryContext context = AllocSetContextCreate(rt->context, "stream_ext source", ALLOCSET_DEFAULT_SIZES);
+			SourceDef *kept;
+
+			MemoryContextSwitchTo(context);
+			kept = source_load(def->relid);
+			kept->event_time = def->event_time;
+			kept->watermark_delay = def->watermark_delay;
+			reader = kept->ops->open(kept);
+			reader->context = context;
+			MemoryContextSwitchTo(rt->context);
+		}
+		rt->readers = lappend(rt->readers, reader);
+	}
+	foreach (lc, old_readers)
+	{
+		SourceReader *reader = lfirst(lc);
+
+		reader->ops->close(reader);
+		MemoryContextDelete(reader->context);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+static void
+operators_drop(QueryRuntime *rt)
+{
+	ListCell *lc;
+
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		op->ops->close(op);
+	}
+	rt->operators = NIL;
+	MemoryContextReset(rt->operator_context);
+	if (rt->spec_plan && rt->spec_plan != rt->plan)
+		MemoryContextDelete(rt->spec_plan->context);
+	rt->spec_plan = NULL;
+}
+
+static void
+operators_open(QueryRuntime *rt)
+{
+	MemoryContext old = MemoryContextSwitchTo(rt->operator_context);
+	ListCell *lc;
+
+	foreach (lc, rt->plan->operators)
+	{
+		OperatorSpec *spec = lfirst(lc);
+		Operator *op = spec->ops->open(spec, rt->query->id, &memory_state, rt->last_batch);
+
+		rt->operators = lappend(rt->operators, op);
+	}
+	rt->spec_plan = rt->plan;
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+same_json(Jsonb *a, Jsonb *b)
+{
+	if (a == NULL || b == NULL)
+		return a == b;
+	return compareJsonbContainers(&a->root, &b->root) == 0;
+}
+
+/* The saved state must be what the plan's operators would have written. */
+static void
+signature_check(QueryRuntime *rt)
+{
+	if (rt->last_batch >= 0 && !same_json(rt->query->signature, rt->plan->signature))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("saved state of streaming query \"%s\" does not fit its plan any more", rt->query->name),
+						errdetail("Saved: %s, now: %s.", JsonbToCString(NULL, &rt->query->signature->root, VARSIZE(rt->query->signature)),
+								  JsonbToCString(NULL, &rt->plan->signature->root, VARSIZE(rt->plan->signature))),
+						errhint("A function, type or relation the query uses has changed. Undo that, or start afresh with stream.reset_query.")));
+}
+
+static void
+runtime_compile(QueryRuntime *rt)
+{
+	MemoryContext old = MemoryContextSwitchTo(rt->context);
+	Query *tree = query_view_tree(rt->query);
+	SinkDef *def;
+
+	plan_drop(rt);
+	rt->plan = plan_compile(tree, rt->query->text, rt->query->output_mode, &rt->query->options, NULL);
+	signature_check(rt);
+	MemoryContextSwitchTo(rt->plan->context);
+	def = sink_def_from_datum(rt->query->sink, rt->query->name);
+	rt->sink = def->ops->open(def, &rt->plan->shape);
+	plan_stages(rt->plan, rt->sink);
+	plan_watch(rt->plan);
+	MemoryContextSwitchTo(old);
+	readers_open(rt);
+	if (rt->spec_plan == NULL)
+		operators_open(rt);
+}
+
+void
+runtime_prepare(QueryRuntime *rt)
+{
+	for (int tries = 0;; tries++)
+	{
+		if (rt->plan == NULL || !plan_is_valid(rt->plan))
+			runtime_compile(rt);
+		plan_lock(rt->plan);
+		if (plan_is_valid(rt->plan))
+			break;
+		if (tries >= 10)
+			ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+							errmsg("relations of streaming query \"%s\" keep changing while it is being planned", rt->query->name)));
+	}
+	if (rt->spec_plan == NULL)
+		operators_open(rt);
+}
+
+QueryRuntime *
+runtime_open(StreamQuery *query, bool session_lock)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext query", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	QueryRuntime *rt = palloc0(sizeof(QueryRuntime));
+	QueryRun run;
+
+	rt->context = context;
+	rt->log_context = AllocSetContextCreate(context, "stream_ext logs", ALLOCSET_DEFAULT_SIZES);
+	rt->batch_context = AllocSetContextCreate(context, "stream_ext batch", ALLOCSET_DEFAULT_SIZES);
+	rt->operator_context = AllocSetContextCreate(context, "stream_ext operators", ALLOCSET_DEFAULT_SIZES);
+	rt->query = query_load_by_id(query->id, false);
+	rt->session_lock = session_lock;
+	rt->ignore_limits = query->trigger.kind == TRIGGER_ONCE;
+	query_run_load(query->id, &run);
+	rt->run_id = session_lock && run.run_id ? run.run_id : query_run_new_id();
+	query_apply_settings(rt->query);
+	runtime_read_logs(rt);
+	runtime_prepare(rt);
+	MemoryContextSwitchTo(old);
+	return rt;
+}
+
+void
+runtime_close(QueryRuntime *rt)
+{
+	ListCell *lc;
+
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+
+		reader->ops->close(reader);
+	}
+	operators_drop(rt);
+	plan_drop(rt);
+	MemoryContextDelete(rt->context);
+}
+
+void
+runtime_forget(QueryRuntime *rt)
+{
+	/* State is read again by the next batch, from what is committed. */
+	operators_drop(rt);
+	rt->logs_known = false;
+	MemoryContextReset(rt->batch_context);
+}
+
+void
+runtime_fix_ends(QueryRuntime *rt)
+{
+	MemoryContext old = MemoryContextSwitchTo(rt->context);
+	ListCell *lc;
+
+	rt->ceilings = NIL;
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+
+		rt->ceilings = lappend(rt->ceilings, reader->ops->latest(reader));
+	}
+	MemoryContextSwitchTo(old);
+}
