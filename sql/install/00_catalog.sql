@@ -26,6 +26,7 @@ CREATE TABLE stream.query (
     options     jsonb NOT NULL,
     settings    jsonb NOT NULL,
     signature   jsonb,
+    starts      jsonb NOT NULL DEFAULT '{}',
     incarnation integer NOT NULL DEFAULT 0,
     created_at  timestamptz NOT NULL,
     CONSTRAINT query_pkey PRIMARY KEY (id),
@@ -35,6 +36,7 @@ COMMENT ON TABLE stream.query IS 'the queries as their owners defined them; the 
 COMMENT ON COLUMN stream.query.owner IS 'role name, not oid: a dump restores row by row even where a role is missing';
 COMMENT ON COLUMN stream.query.settings IS 'settings that change results (search_path, TimeZone, …), pinned at creation';
 COMMENT ON COLUMN stream.query.signature IS 'what saved state depends on: one object per stateful operator';
+COMMENT ON COLUMN stream.query.starts IS 'where each source was when the query first looked: {source: position}; holds until the first batch is logged';
 COMMENT ON COLUMN stream.query.incarnation IS 'grows with reset_query; outside sinks key on (id, incarnation, batch_id)';
 
 CREATE TABLE stream.query_run (

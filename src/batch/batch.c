@@ -19,6 +19,7 @@
 #include "util/failpoint.h"
 #include "util/json_build.h"
 #include "util/options.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/queryenvironment.h"
@@ -64,6 +65,29 @@ rows_are_too_few(QueryRuntime *rt, int64 waiting)
 	return clock_now() < rt->due_at;
 }
 
+/* Where a source without an entry in the log starts: fixed at the first look, so that "latest" means the same after a restart. */
+static Position *
+start_position(QueryRuntime *rt, SourceReader *reader)
+{
+	Position *start = position_get(rt->query->starts, reader->def->name);
+	JsonBuild b = {NULL, NULL};
+	MemoryContext old;
+
+	if (start)
+		return start;
+	start = reader->ops->initial(reader);
+	if (start == NULL)
+		return NULL;
+	json_object_begin(&b, NULL);
+	json_add_json(&b, reader->def->name, start);
+	json_object_end(&b);
+	old = MemoryContextSwitchTo(rt->context);
+	rt->query->starts = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(rt->query->starts), JsonbPGetDatum(json_result(&b))));
+	MemoryContextSwitchTo(old);
+	query_update(rt->query);
+	return start;
+}
+
 typedef struct PlannedRange
 {
 	Position *from, *to; /* to NULL: no rows */
@@ -90,7 +114,7 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 
 		ranges[i].from = position_get(rt->last_offsets.offsets, reader->def->name);
 		if (ranges[i].from == NULL)
-			ranges[i].from = reader->ops->initial(reader);
+			ranges[i].from = start_position(rt, reader);
 		advance = reader->ops->advance(reader, ranges[i].from, ceiling, &limit);
 		ranges[i].to = advance.end;
 		any = any || advance.end != NULL;
@@ -570,5 +594,38 @@ batch_run(QueryRuntime *rt)
 bool
 batch_is_due(QueryRuntime *rt)
 {
-	return rt->pending || !rt->logs_known || no_data_batch_due(rt);
+	return rt->pending || !rt->logs_known || no_data_batch_due(rt) || (rt->due_at != 0 && clock_now() >= rt->due_at);
+}
+
+TimestampTz
+batch_next_due(QueryRuntime *rt)
+{
+	return rt->due_at != 0 ? rt->due_at : DT_NOEND;
+}
+
+void
+batch_housekeeping(QueryRuntime *rt)
+{
+	int64 retain = rt->query->options.min_batches_to_retain;
+	int64 upto = rt->last_batch - retain;
+	bool fold = false;
+	ListCell *lc;
+
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		fold = fold || (op->ops->fold_due && op->ops->fold_due(op));
+	}
+	/* In steps of a quarter of what is kept, so that hardly any batch is followed by a purge. */
+	if (!fold && upto - rt->purged_upto < Max(retain / 4, 16))
+		return;
+	runtime_begin(rt);
+	if (fold)
+		state_fold(rt->query->id, rt->last_batch, retain);
+	if (upto > rt->purged_upto)
+		logs_purge(rt->query->id, upto);
+	rt->purged_upto = Max(upto, rt->purged_upto);
+	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	runtime_commit(rt);
 }

@@ -37,6 +37,7 @@ typedef struct QueryRuntime
 	List *ceilings;				  /* Position, as readers */
 	bool ignore_limits;			  /* trigger once */
 	TimestampTz due_at;			  /* out: rows wait for min_rows_per_batch; fire again then at the latest. 0: not */
+	int64 purged_upto;			  /* logs up to here are known to be purged */
 	bool more;					  /* out: data remained behind the last batch */
 	int64 last_duration_us;
 	int64 last_rows;

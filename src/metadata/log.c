@@ -176,9 +176,10 @@ logs_truncate(int64 query_id)
 }
 
 void
-logs_truncate_after(int64 query_id, int64 batch_id)
+commits_truncate_after(int64 query_id, int64 batch_id)
 {
-	logs_delete(query_id, batch_id + 1, PG_INT64_MAX, true);
+	entries_delete("commit_entry", "commit_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
+	entries_delete("progress_entry", "progress_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
 }
 
 void

@@ -37,9 +37,10 @@ extern void offset_log_add(int64 query_id, const OffsetEntry *entry);
 extern void commit_log_add(int64 query_id, const CommitEntry *entry);
 extern void progress_add(int64 query_id, int64 batch_id, Jsonb *progress);
 
-/* Forgets everything (reset, drop), everything after a batch (rewind), or everything at and below one (purge). */
+/* Forgets everything (reset, drop), or everything at and below a batch (purge). */
 extern void logs_truncate(int64 query_id);
-extern void logs_truncate_after(int64 query_id, int64 batch_id);
+/* Rewind: batches after this one are not done any more; their offset entries stay, so that they come again over the same ranges. */
+extern void commits_truncate_after(int64 query_id, int64 batch_id);
 extern void logs_purge(int64 query_id, int64 upto_batch);
 
 #endif

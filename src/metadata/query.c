@@ -8,11 +8,12 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
-#include "commands/variable.h"
+#include "commands/sequence.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
+#include "util/clock.h"
 #include "util/heap.h"
 #include "util/options.h"
 #include "utils/acl.h"
@@ -29,7 +30,7 @@
 enum
 {
 	QUERY_ID, QUERY_NAME, QUERY_OWNER, QUERY_TEXT, QUERY_SINK, QUERY_MODE, QUERY_TRIGGER, QUERY_OPTIONS, QUERY_SETTINGS,
-	QUERY_SIGNATURE, QUERY_INCARNATION, QUERY_CREATED, QUERY_COLUMNS
+	QUERY_SIGNATURE, QUERY_STARTS, QUERY_INCARNATION, QUERY_CREATED, QUERY_COLUMNS
 };
 
 #define DEFAULT_MAX_TRIGGER_DELAY (15 * USECS_PER_MINUTE)
@@ -124,11 +125,13 @@ query_from_row(Datum *v, bool *n)
 	q->view = get_relname_relid(psprintf("query_" INT64_FORMAT, q->id), get_namespace_oid("stream", false));
 	q->sink = composite_copy(v[QUERY_SINK]);
 	q->output_mode = output_mode_parse(TextDatumGetCString(v[QUERY_MODE]));
-	q->trigger = trigger_from_datum(v[QUERY_TRIGGER]);
+	q->trigger_datum = composite_copy(v[QUERY_TRIGGER]);
+	q->trigger = trigger_from_datum(q->trigger_datum);
 	q->options_json = DatumGetJsonbPCopy(v[QUERY_OPTIONS]);
 	query_options_parse(q->options_json, &q->options, q->name);
 	q->settings = DatumGetJsonbPCopy(v[QUERY_SETTINGS]);
 	q->signature = n[QUERY_SIGNATURE] ? NULL : DatumGetJsonbPCopy(v[QUERY_SIGNATURE]);
+	q->starts = DatumGetJsonbPCopy(v[QUERY_STARTS]);
 	q->incarnation = DatumGetInt32(v[QUERY_INCARNATION]);
 	return q;
 }
@@ -163,6 +166,78 @@ query_load_by_id(int64 id, bool missing_ok)
 	if (q == NULL && !missing_ok)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("streaming query with id " INT64_FORMAT " does not exist", id)));
 	return q;
+}
+
+static void
+query_to_row(StreamQuery *q, Datum *v, bool *n)
+{
+	NameData *owner = palloc0(sizeof(NameData));
+
+	namestrcpy(owner, q->owner_name);
+	v[QUERY_ID] = Int64GetDatum(q->id);
+	v[QUERY_NAME] = CStringGetTextDatum(q->name);
+	v[QUERY_OWNER] = NameGetDatum(owner);
+	v[QUERY_TEXT] = CStringGetTextDatum(q->text);
+	v[QUERY_SINK] = q->sink;
+	v[QUERY_MODE] = CStringGetTextDatum(output_mode_name(q->output_mode));
+	v[QUERY_TRIGGER] = q->trigger_datum;
+	v[QUERY_OPTIONS] = JsonbPGetDatum(q->options_json);
+	v[QUERY_SETTINGS] = JsonbPGetDatum(q->settings);
+	n[QUERY_SIGNATURE] = q->signature == NULL;
+	v[QUERY_SIGNATURE] = JsonbPGetDatum(q->signature);
+	v[QUERY_STARTS] = JsonbPGetDatum(q->starts);
+	v[QUERY_INCARNATION] = Int32GetDatum(q->incarnation);
+	v[QUERY_CREATED] = TimestampTzGetDatum(clock_now());
+}
+
+void
+query_insert(StreamQuery *query)
+{
+	Datum v[QUERY_COLUMNS];
+	bool n[QUERY_COLUMNS] = {false};
+
+	query_to_row(query, v, n);
+	heap_insert_row("query", v, n);
+}
+
+void
+query_update(StreamQuery *query)
+{
+	Datum key = Int64GetDatum(query->id);
+	HeapScan *scan = heap_scan_begin("query", "query_pkey", 1, &key, false);
+	Datum old[QUERY_COLUMNS], v[QUERY_COLUMNS];
+	bool oldnull[QUERY_COLUMNS], n[QUERY_COLUMNS] = {false};
+	HeapTuple tuple = heap_scan_next(scan, old, oldnull);
+
+	if (tuple == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("streaming query \"%s\" does not exist", query->name)));
+	query_to_row(query, v, n);
+	v[QUERY_CREATED] = old[QUERY_CREATED];
+	heap_update_row("query", tuple, v, n);
+	heap_scan_end(scan);
+}
+
+void
+query_delete(int64 id)
+{
+	static const char *const tables[][2] = {{"query", "query_pkey"}, {"query_run", "query_run_pkey"}};
+	Datum key = Int64GetDatum(id);
+
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		HeapScan *scan = heap_scan_begin(tables[i][0], tables[i][1], 1, &key, false);
+		HeapTuple tuple;
+
+		while ((tuple = heap_scan_next(scan, NULL, NULL)) != NULL)
+			heap_delete_row(tables[i][0], tuple);
+		heap_scan_end(scan);
+	}
+}
+
+int64
+query_next_id(void)
+{
+	return nextval_internal(heap_relation_oid("query_id_seq"), false);
 }
 
 void

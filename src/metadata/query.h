@@ -55,11 +55,13 @@ typedef struct StreamQuery
 	Oid view;			/* stream.query_<id> */
 	Datum sink;			/* stream.sink, detoasted copy */
 	OutputMode output_mode;
-	TriggerDef trigger;
+	Datum trigger_datum; /* stream.trigger, detoasted copy */
+	TriggerDef trigger;	 /* the same, read */
 	Jsonb *options_json;
 	QueryOptions options;
 	Jsonb *settings;	/* {"search_path": …, "TimeZone": …} pinned at creation */
 	Jsonb *signature;	/* of the operators, as of the last create/alter */
+	Jsonb *starts;		/* {source: position} at the first look; never NULL */
 	int incarnation;	/* grows with reset_query */
 } StreamQuery;
 
@@ -68,6 +70,11 @@ extern StreamQuery *query_load(const char *name, bool missing_ok);
 extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
 /* ereport 42501 unless the current user is a member of the owner. */
 extern void query_check_owner(StreamQuery *query);
+/* Writes the row: inserts (new) or updates by id. id, name, owner_name, text, sink, output_mode, trigger_datum, *_json, settings, signature, starts, incarnation. */
+extern void query_insert(StreamQuery *query);
+extern void query_update(StreamQuery *query);
+extern void query_delete(int64 id);
+extern int64 query_next_id(void);
 /* The view's Query, a copy ready for rewriting. */
 extern Query *query_view_tree(StreamQuery *query);
 

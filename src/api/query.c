@@ -1,0 +1,356 @@
+/*
+ * query.c: create, alter, drop, reset, rewind, skip, explain.
+ * Everything is checked when it is said, not when it first runs: a query that was created can run.
+ */
+#include "api/query.h"
+
+#include "access/xact.h"
+#include "batch/batch.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "state/store.h"
+#include "util/heap.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "worker/worker.h"
+
+PG_FUNCTION_INFO_V1(stream_create_query);
+PG_FUNCTION_INFO_V1(stream_alter_query);
+PG_FUNCTION_INFO_V1(stream_drop_query);
+PG_FUNCTION_INFO_V1(stream_reset_query);
+PG_FUNCTION_INFO_V1(stream_explain_query);
+
+static char *
+text_argument(FunctionCallInfo fcinfo, int argno, const char *what)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what)));
+	return text_to_cstring(PG_GETARG_TEXT_PP(argno));
+}
+
+StreamQuery *
+query_argument(FunctionCallInfo fcinfo, int argno)
+{
+	StreamQuery *query = query_load(text_argument(fcinfo, argno, "name of a streaming query"), false);
+
+	query_check_owner(query);
+	return query;
+}
+
+StreamQuery *
+query_argument_stopped(FunctionCallInfo fcinfo, int argno)
+{
+	StreamQuery *query = query_argument(fcinfo, argno);
+
+	if (worker_is_running(query->id) || !query_lock(query->id, false))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is running", query->name),
+						errhint("Stop it first with stream.stop_query.")));
+	return query;
+}
+
+static void
+trigger_check(const TriggerDef *trigger)
+{
+	if (trigger->kind == TRIGGER_CONTINUOUS || trigger->kind == TRIGGER_REAL_TIME)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("trigger %s is not supported yet", trigger->kind == TRIGGER_CONTINUOUS ? "continuous" : "real_time (real-time mode)"),
+						errhint("Use stream.processing_time('0 seconds'): batches start as soon as data arrives.")));
+}
+
+static void
+options_check(StreamQuery *query)
+{
+	QueryOptions *o = &query->options;
+
+	if (strcmp(o->state_provider, "memory") != 0)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option state_provider \"%s\" of query \"%s\" is not supported yet",
+																	   o->state_provider, query->name),
+						errhint("Use \"memory\".")));
+	if (o->parallelism > 1)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option parallelism of query \"%s\" above 1 is not supported yet", query->name)));
+}
+
+/* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. */
+static StreamPlan *
+query_check(StreamQuery *query, Query *tree)
+{
+	StreamPlan *plan = plan_compile(copyObject(tree), query->text, query->output_mode, &query->options, NULL);
+	SinkDef *def = sink_def_from_datum(query->sink, query->name);
+	Sink *sink;
+	ListCell *lc;
+
+	def->ops->create(def, &plan->shape);
+	query->sink = sink_def_to_datum(def);
+	CommandCounterIncrement();
+	sink = def->ops->open(def, &plan->shape);
+	foreach (lc, plan->sources)
+	{
+		SourceDef *source = lfirst(lc);
+		Oid base = source->ops->base_relation ? source->ops->base_relation(source) : InvalidOid;
+
+		if (OidIsValid(base) && def->ops->target_relation && def->ops->target_relation(sink) == base)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("streaming query \"%s\" would write to the table that its source %s reads", query->name, source->name),
+							errhint("Choose another target.")));
+	}
+	plan_stages(plan, sink);
+	query->signature = plan->signature;
+	return plan;
+}
+
+static void
+raise_notices(StreamPlan *plan)
+{
+	ListCell *lc;
+
+	foreach (lc, plan->notices)
+		ereport(NOTICE, (errmsg("%s", (char *) lfirst(lc))));
+}
+
+/* create_query(name, query, sink, output_mode, trigger, options, start, if_not_exists) → id */
+Datum
+stream_create_query(PG_FUNCTION_ARGS)
+{
+	StreamQuery *query = palloc0(sizeof(StreamQuery));
+	StreamQuery *existing;
+	StreamPlan *plan;
+	Query *tree;
+
+	query->name = text_argument(fcinfo, 0, "name of a streaming query");
+	query->text = text_argument(fcinfo, 1, "text of a streaming query");
+	if (query->name[0] == '\0')
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("name of a streaming query must not be empty")));
+	existing = query_load(query->name, true);
+	if (existing)
+	{
+		bool skip = !PG_ARGISNULL(7) && PG_GETARG_BOOL(7);
+
+		ereport(skip ? NOTICE : ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("streaming query \"%s\" already exists%s", query->name,
+																				  skip ? ", skipping" : "")));
+		PG_RETURN_INT64(existing->id);
+	}
+	if (PG_ARGISNULL(2))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("sink of streaming query \"%s\" must not be null", query->name),
+						errhint("Use stream.to_table('target').")));
+	query->sink = PG_GETARG_DATUM(2);
+	query->output_mode = output_mode_parse(PG_ARGISNULL(3) ? "append" : text_to_cstring(PG_GETARG_TEXT_PP(3)));
+	query->trigger_datum = PG_ARGISNULL(4) ? (Datum) 0 : PG_GETARG_DATUM(4);
+	if (PG_ARGISNULL(4))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("trigger of streaming query \"%s\" must not be null", query->name)));
+	query->trigger = trigger_from_datum(query->trigger_datum);
+	query->options_json = PG_ARGISNULL(5) ? DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))) : PG_GETARG_JSONB_P(5);
+	query_options_parse(query->options_json, &query->options, query->name);
+	query->owner = GetUserId();
+	query->owner_name = GetUserNameFromId(query->owner, false);
+	query->settings = query_capture_settings();
+	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	worker_check_owner(query);
+
+	tree = query_text_analyze(query->text);
+	trigger_check(&query->trigger);
+	options_check(query);
+	query->id = query_next_id();
+	query_view_create(query, tree);
+	plan = query_check(query, tree);
+	query_insert(query);
+	raise_notices(plan);
+	if (PG_ARGISNULL(6) || PG_GETARG_BOOL(6))
+		worker_request_start(query->id);
+	PG_RETURN_INT64(query->id);
+}
+
+/* ---- alter ---- */
+
+static char *
+json_text(Jsonb *json)
+{
+	return json ? JsonbToCString(NULL, &json->root, VARSIZE(json)) : pstrdup("none");
+}
+
+/* "operator 0: saved {…}, new {…}" for each that differs. */
+static char *
+signature_difference(Jsonb *saved, Jsonb *now)
+{
+	StringInfoData buf;
+	int n = Max(saved ? JB_ROOT_COUNT(saved) : 0, now ? JB_ROOT_COUNT(now) : 0);
+
+	initStringInfo(&buf);
+	for (int i = 0; i < n; i++)
+	{
+		JsonbValue *a = saved && i < JB_ROOT_COUNT(saved) ? getIthJsonbValueFromContainer(&saved->root, i) : NULL;
+		JsonbValue *b = now && i < JB_ROOT_COUNT(now) ? getIthJsonbValueFromContainer(&now->root, i) : NULL;
+		Jsonb *ja = a ? JsonbValueToJsonb(a) : NULL, *jb = b ? JsonbValueToJsonb(b) : NULL;
+
+		if (ja && jb && compareJsonbContainers(&ja->root, &jb->root) == 0)
+			continue;
+		appendStringInfo(&buf, "%sstateful operator %d: saved %s, new %s", buf.len ? "; " : "", i, json_text(ja), json_text(jb));
+	}
+	return buf.data;
+}
+
+void
+query_check_compatible(StreamQuery *query, StreamPlan *plan)
+{
+	CommitEntry commit;
+	char *difference;
+
+	if (!commit_log_last(query->id, &commit))
+		return;
+	difference = signature_difference(query->signature, plan->signature);
+	if (difference[0] != '\0')
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
+						errhint("Start afresh with stream.reset_query first, or make a new query.")));
+}
+
+/* Options are merged; a JSON null takes one away. */
+static Jsonb *
+options_merge(Jsonb *old, Jsonb *changes)
+{
+	Datum merged = DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(old), JsonbPGetDatum(changes));
+
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_strip_nulls, merged));
+}
+
+/* alter_query(name, query, sink, trigger, options) */
+Datum
+stream_alter_query(PG_FUNCTION_ARGS)
+{
+	StreamQuery *query = query_argument_stopped(fcinfo, 0);
+	Jsonb *saved_signature = query->signature;
+	Query *tree;
+	StreamPlan *plan;
+
+	query_apply_settings(query);
+	if (!PG_ARGISNULL(1))
+	{
+		query->text = text_to_cstring(PG_GETARG_TEXT_PP(1));
+		tree = query_text_analyze(query->text);
+	}
+	else
+		tree = query_view_tree(query);
+	if (!PG_ARGISNULL(2))
+		query->sink = PG_GETARG_DATUM(2);
+	if (!PG_ARGISNULL(3))
+	{
+		query->trigger_datum = PG_GETARG_DATUM(3);
+		query->trigger = trigger_from_datum(query->trigger_datum);
+	}
+	if (!PG_ARGISNULL(4))
+	{
+		query->options_json = options_merge(query->options_json, PG_GETARG_JSONB_P(4));
+		query_options_parse(query->options_json, &query->options, query->name);
+	}
+	trigger_check(&query->trigger);
+	options_check(query);
+	plan = query_check(query, tree);
+	query->signature = saved_signature;
+	query_check_compatible(query, plan);
+	query->signature = plan->signature;
+	if (!PG_ARGISNULL(1))
+	{
+		query_view_drop(query);
+		query_view_create(query, tree);
+	}
+	query_update(query);
+	raise_notices(plan);
+	PG_RETURN_VOID();
+}
+
+/* ---- drop, reset ---- */
+
+static void
+dead_letters_delete(int64 query_id)
+{
+	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
+	Datum v[9];
+	bool n[9];
+	HeapTuple tuple;
+
+	while ((tuple = heap_scan_next(scan, v, n)) != NULL)
+		if (DatumGetInt64(v[1]) == query_id)
+			heap_delete_row("dead_letter", tuple);
+	heap_scan_end(scan);
+}
+
+/* drop_query(name, if_exists) */
+Datum
+stream_drop_query(PG_FUNCTION_ARGS)
+{
+	char *name = text_argument(fcinfo, 0, "name of a streaming query");
+	StreamQuery *query = query_load(name, !PG_ARGISNULL(1) && PG_GETARG_BOOL(1));
+
+	if (query == NULL)
+	{
+		ereport(NOTICE, (errmsg("streaming query \"%s\" does not exist, skipping", name)));
+		PG_RETURN_VOID();
+	}
+	query_check_owner(query);
+	worker_stop(query->id);
+	if (!query_lock(query->id, false))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is being run by another session", query->name)));
+	query_view_drop(query);
+	logs_truncate(query->id);
+	state_truncate(query->id, -1);
+	dead_letters_delete(query->id);
+	query_delete(query->id);
+	PG_RETURN_VOID();
+}
+
+/* reset_query(name) */
+Datum
+stream_reset_query(PG_FUNCTION_ARGS)
+{
+	StreamQuery *query = query_argument_stopped(fcinfo, 0);
+	StreamPlan *plan;
+	QueryRun run;
+
+	query_apply_settings(query);
+	logs_truncate(query->id);
+	state_truncate(query->id, -1);
+	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	query->signature = plan->signature;
+	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	query->incarnation++;
+	query_update(query);
+	query_run_load(query->id, &run);
+	if (run.exists)
+	{
+		run.status = "stopped";
+		run.error = run.sqlstate = NULL;
+		run.failures = 0;
+		query_run_store(query->id, &run);
+	}
+	PG_RETURN_VOID();
+}
+
+/* explain_query(name) → lines */
+Datum
+stream_explain_query(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	StreamQuery *query = query_argument(fcinfo, 0);
+	StreamPlan *plan;
+	SinkDef *def;
+	ListCell *lc;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	query_apply_settings(query);
+	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	def = sink_def_from_datum(query->sink, query->name);
+	plan_stages(plan, def->ops->open(def, &plan->shape));
+	foreach (lc, plan_explain(plan))
+	{
+		Datum value = CStringGetTextDatum((char *) lfirst(lc));
+		bool isnull = false;
+
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+	}
+	return (Datum) 0;
+}
