@@ -16,6 +16,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "state/codec.h"
+#include "state/store.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
