@@ -1,0 +1,372 @@
+/*
+ * aggregate.c: GROUP BY over a stream: rows in, groups kept in state, results out when the output mode says so.
+ * A row costs one look-up in the state and one call per transition function; final functions run at emission only.
+ * Late rows must be dropped before they touch a group: a closed group that came back would be emitted twice.
+ */
+#include "operator/aggregate.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* ---- opening ---- */
+
+/* As much of an AggState as AggCheckCallContext, AggGetAggref and AggRegisterCallback look at. */
+static AggState *
+aggstate_create(AggregateOperator *op)
+{
+	AggState *aggstate = makeNode(AggState);
+
+	aggstate->tmpcontext = makeNode(ExprContext);
+	aggstate->tmpcontext->ecxt_per_tuple_memory = op->row_context;
+	aggstate->tmpcontext->ecxt_per_query_memory = op->base.context;
+	return aggstate;
+}
+
+static void
+contexts_create(AggregateOperator *op)
+{
+	op->live_context = makeNode(ExprContext);
+	op->live_context->ecxt_per_query_memory = op->base.context;
+	op->live_context->ecxt_per_tuple_memory = op->provider->value_context(op->groups);
+	op->emit_context = CreateStandaloneExprContext();
+	op->aggstate->curaggcontext = op->live_context;
+	op->aggstate->hashcontext = op->live_context;
+}
+
+static TupleDesc
+key_descriptor(AggregateSpec *spec, Transition *transition)
+{
+	int nargs = transition ? transition->nargs : 0;
+	TupleDesc desc = CreateTemplateTupleDesc(spec->nkeys + nargs);
+
+	for (int i = 1; i <= spec->nkeys; i++)
+		TupleDescCopyEntry(desc, i, spec->base.input[0], i);
+	for (int i = 1; i <= nargs; i++)
+		TupleDescCopyEntry(desc, spec->nkeys + i, spec->base.input[0], transition->first_arg - 1 + i);
+	return desc;
+}
+
+/* DISTINCT compares as its sort clauses say. */
+static void
+set_open(AggregateOperator *op, DistinctSet *set, StateSchema schema, int64 last_batch)
+{
+	Transition *transition = &op->transitions[set->transition];
+	int nkeys = op->spec->nkeys;
+	ListCell *cell;
+
+	schema.state_name = psprintf("distinct_%d", set->transition);
+	schema.keydesc = key_descriptor(op->spec, transition);
+	schema.eq_operators = palloc0(sizeof(Oid) * (nkeys + transition->nargs));
+	schema.collations = palloc0(sizeof(Oid) * (nkeys + transition->nargs));
+	schema.value_ops = NULL;
+	memcpy(schema.eq_operators, op->spec->eq_operators, sizeof(Oid) * nkeys);
+	memcpy(schema.collations, op->spec->collations, sizeof(Oid) * nkeys);
+	foreach (cell, transition->aggref->aggdistinct)
+	{
+		SortGroupClause *clause = lfirst(cell);
+		TargetEntry *target = get_sortgroupclause_tle(clause, transition->aggref->args);
+
+		schema.eq_operators[nkeys + target->resno - 1] = clause->eqop;
+		schema.collations[nkeys + target->resno - 1] = exprCollation((Node *) target->expr);
+	}
+	set->probe = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsVirtual);
+	set->store = op->provider->open(&schema, last_batch);
+}
+
+static void
+stores_open(AggregateOperator *op, int64 query_id, int64 last_batch)
+{
+	StateSchema schema = {.query_id = query_id,
+						  .operator_id = op->spec->base.id,
+						  .state_name = "default",
+						  .keydesc = key_descriptor(op->spec, NULL),
+						  .eq_operators = op->spec->eq_operators,
+						  .collations = op->spec->collations,
+						  .value_ops = &aggregate_value_ops,
+						  .operator_private = op};
+
+	op->groups = op->provider->open(&schema, last_batch);
+	for (int i = 0; i < op->nsets; i++)
+		set_open(op, &op->sets[i], schema, last_batch);
+	op->key_slot = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
+	op->output_slot = MakeSingleTupleTableSlot(op->spec->base.output, &TTSOpsVirtual);
+}
+
+static Operator *
+aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream aggregate", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	AggregateOperator *op = palloc0(sizeof(AggregateOperator));
+
+	op->base.ops = &aggregate_operator;
+	op->base.spec = spec;
+	op->base.context = context;
+	op->spec = (AggregateSpec *) spec;
+	op->provider = provider;
+	op->closes = op->spec->event_time > 0 && spec->has_watermark && spec->output_mode != OUTPUT_COMPLETE;
+	op->row_context = AllocSetContextCreate(context, "stream aggregate row", ALLOCSET_DEFAULT_SIZES);
+	op->batch_context = AllocSetContextCreate(context, "stream aggregate batch", ALLOCSET_DEFAULT_SIZES);
+	op->aggstate = aggstate_create(op);
+	aggregate_prepare_calls(op);
+	stores_open(op, query_id, last_batch);
+	contexts_create(op);
+	MemoryContextSwitchTo(caller);
+	return &op->base;
+}
+
+/* ---- one batch ---- */
+
+static void
+aggregate_begin(Operator *base, const BatchInfo *batch)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	aggregate_check_permissions(op);
+	base->batch = batch;
+	memset(&base->metrics, 0, sizeof(base->metrics));
+	MemoryContextReset(op->batch_context);
+	op->serial++;
+	op->ntouched = 0;
+	op->maxtouched = 1024;
+	op->touched = MemoryContextAlloc(op->batch_context, sizeof(StateEntry *) * op->maxtouched);
+}
+
+static void
+touch(AggregateOperator *op, StateEntry *entry)
+{
+	entry->touched = op->serial;
+	if (op->ntouched == op->maxtouched)
+	{
+		op->maxtouched *= 2;
+		op->touched = repalloc_huge(op->touched, sizeof(StateEntry *) * op->maxtouched);
+	}
+	op->touched[op->ntouched++] = entry;
+}
+
+static inline bool
+is_late(AggregateOperator *op, TupleTableSlot *slot)
+{
+	int column = op->spec->event_time - 1;
+	TimestampTz late = op->base.batch->late_watermark;
+
+	if (slot->tts_isnull[column])
+		return true;
+	return late != DT_NOBEGIN && DatumGetTimestampTz(slot->tts_values[column]) <= late;
+}
+
+static void
+aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+	StateEntry *entry;
+	bool created;
+
+	slot_getallattrs(slot);
+	if (op->closes && is_late(op, slot))
+	{
+		operator_late_row(base, slot);
+		return;
+	}
+	entry = op->provider->put(op->groups, slot, &created);
+	if (created)
+	{
+		entry->value = aggregate_value_create(op, op->provider->value_context(op->groups));
+		if (op->closes)
+			op->provider->set_expiry(op->groups, entry, DatumGetTimestampTz(slot->tts_values[op->spec->event_time - 1]));
+	}
+	if (entry->touched != op->serial)
+		touch(op, entry);
+	aggregate_value_advance(op, entry, slot);
+}
+
+static void
+emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
+{
+	TupleTableSlot *slot = op->output_slot;
+	int nkeys = op->spec->nkeys;
+
+	CHECK_FOR_INTERRUPTS();
+	ExecClearTuple(slot);
+	if (nkeys > 0)
+	{
+		ExecStoreMinimalTuple(key, op->key_slot, false);
+		slot_getallattrs(op->key_slot);
+		memcpy(slot->tts_values, op->key_slot->tts_values, sizeof(Datum) * nkeys);
+		memcpy(slot->tts_isnull, op->key_slot->tts_isnull, sizeof(bool) * nkeys);
+	}
+	for (int i = 0; i < op->nfinals; i++)
+		slot->tts_values[nkeys + i] = aggregate_value_final(op, i, cells, &slot->tts_isnull[nkeys + i]);
+	ExecStoreVirtualTuple(slot);
+	tuplestore_puttupleslot(out, slot);
+	ExecClearTuple(slot);
+	ExecClearTuple(op->key_slot);
+	ReScanExprContext(op->emit_context);
+}
+
+static void
+emit_touched(AggregateOperator *op, Tuplestorestate *out)
+{
+	for (int64 i = 0; i < op->ntouched; i++)
+		emit(op, op->touched[i]->key, op->touched[i]->value, out);
+}
+
+static void
+emit_all(AggregateOperator *op, Tuplestorestate *out)
+{
+	StateEntry *entry;
+	bool any = false;
+
+	op->provider->scan_start(op->groups);
+	while ((entry = op->provider->scan_next(op->groups)))
+	{
+		emit(op, entry->key, entry->value, out);
+		any = true;
+	}
+	/* Without GROUP BY there is one row, even of nothing. */
+	if (!any && op->spec->nkeys == 0)
+		emit(op, NULL, aggregate_value_create(op, op->emit_context->ecxt_per_tuple_memory), out);
+}
+
+/* Removes what the watermark has closed, and in append mode emits it: it is final now. */
+static void
+evict(AggregateOperator *op, Tuplestorestate *out)
+{
+	TimestampTz watermark = op->base.batch->evict_watermark;
+	StateEntry *entry;
+
+	if (watermark == DT_NOBEGIN)
+		return;
+	while ((entry = op->provider->next_expired(op->groups, watermark)))
+	{
+		if (op->base.batch->output_mode == OUTPUT_APPEND)
+			emit(op, entry->key, entry->value, out);
+		op->provider->remove(op->groups, entry);
+		op->base.metrics.removed++;
+	}
+	for (int i = 0; i < op->nsets; i++)
+	{
+		while ((entry = op->provider->next_expired(op->sets[i].store, watermark)))
+			op->provider->remove(op->sets[i].store, entry);
+	}
+}
+
+static void
+measure(AggregateOperator *op)
+{
+	StateMetrics metrics = op->provider->metrics(op->groups);
+
+	op->base.metrics.rows_total = metrics.rows;
+	op->base.metrics.bytes = metrics.bytes;
+	for (int i = 0; i < op->nsets; i++)
+		op->base.metrics.bytes += op->provider->metrics(op->sets[i].store).bytes;
+}
+
+static void
+aggregate_finish(Operator *base, Tuplestorestate *out)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	if (base->batch->output_mode == OUTPUT_COMPLETE)
+		emit_all(op, out);
+	else if (base->batch->output_mode == OUTPUT_UPDATE)
+		emit_touched(op, out);
+	if (op->closes)
+		evict(op, out);
+	base->metrics.updated = op->ntouched;
+	measure(op);
+}
+
+/* ---- around the commit ---- */
+
+static void
+aggregate_flush(Operator *base)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	op->provider->flush(op->groups, base->batch->batch_id);
+	for (int i = 0; i < op->nsets; i++)
+		op->provider->flush(op->sets[i].store, base->batch->batch_id);
+	measure(op);
+}
+
+static void
+aggregate_committed(Operator *base)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	op->provider->committed(op->groups);
+	for (int i = 0; i < op->nsets; i++)
+		op->provider->committed(op->sets[i].store);
+	base->batch = NULL;
+}
+
+/* The emission may have died half-way: what its functions registered belongs to the aborted transaction and is not called. */
+static void
+aggregate_forget(Operator *base, int64 last_batch)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+	MemoryContext caller = MemoryContextSwitchTo(base->context);
+
+	op->provider->forget(op->groups, last_batch);
+	for (int i = 0; i < op->nsets; i++)
+		op->provider->forget(op->sets[i].store, last_batch);
+	FreeExprContext(op->emit_context, false);
+	op->emit_context = CreateStandaloneExprContext();
+	op->aggstate->curaggcontext = op->live_context;
+	op->aggstate->curperagg = NULL;
+	MemoryContextReset(op->row_context);
+	op->ntouched = 0;
+	base->batch = NULL;
+	MemoryContextSwitchTo(caller);
+}
+
+/* Whatever would expire: one batch more for every move of the watermark, as Spark has it. */
+static bool
+aggregate_wants_batch(Operator *base, TimestampTz evicted_at, TimestampTz next_watermark)
+{
+	return ((AggregateOperator *) base)->closes && next_watermark > evicted_at;
+}
+
+static bool
+aggregate_fold_due(Operator *base)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	for (int i = 0; i < op->nsets; i++)
+	{
+		if (state_fold_due(op->sets[i].store))
+			return true;
+	}
+	return state_fold_due(op->groups);
+}
+
+static void
+aggregate_close(Operator *base)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	FreeExprContext(op->emit_context, true);
+	op->provider->close(op->groups);
+	for (int i = 0; i < op->nsets; i++)
+		op->provider->close(op->sets[i].store);
+	MemoryContextDelete(base->context);
+}
+
+const OperatorOps aggregate_operator = {.name = "stateStoreSave",
+										.open = aggregate_open,
+										.begin = aggregate_begin,
+										.receive = aggregate_receive,
+										.finish = aggregate_finish,
+										.flush = aggregate_flush,
+										.committed = aggregate_committed,
+										.forget = aggregate_forget,
+										.wants_batch = aggregate_wants_batch,
+										.fold_due = aggregate_fold_due,
+										.close = aggregate_close};

@@ -1,0 +1,127 @@
+/*
+ * aggregate.h: the parts of the aggregate operator, private to aggregate*.c.
+ *
+ * A group's live value is an array of cells, one per transition. A transition either folds its input at once (its cell holds the
+ * transition value) or, where that value cannot be stored or the order of the input matters, keeps the input (its cell holds
+ * an InputList) and folds it whenever the group is emitted. DISTINCT passes each input through a set first, a state of its own.
+ */
+#ifndef STREAM_OPERATOR_AGGREGATE_H
+#define STREAM_OPERATOR_AGGREGATE_H
+
+#include "postgres.h"
+#include "executor/nodeAgg.h"
+#include "operator/operator.h"
+#include "state/codec.h"
+#include "utils/sortsupport.h"
+
+typedef struct Cell
+{
+	Datum value;
+	bool isnull;
+	bool unset; /* strict and no input yet: the first input becomes the value */
+} Cell;
+
+/* Packed argument tuples in order of arrival: per column a flag and, unless NULL, the codec's bytes. */
+typedef struct InputList
+{
+	uint64 count;
+	StringInfoData bytes;
+} InputList;
+
+typedef struct Transition
+{
+	Aggref *aggref; /* of the first call that uses it */
+	int first_arg;	/* input columns, 1-based */
+	int nargs;		/* ORDER BY columns included */
+	int npassed;	/* of them handed to the function */
+	int filter;
+	/* how */
+	bool keeps_inputs;
+	int set; /* DISTINCT: index into the operator's sets; -1: none */
+	/* the transition function and its value */
+	Oid function_oid;
+	FmgrInfo function;
+	FunctionCallInfo call;
+	Oid type;
+	int16 length;
+	bool by_value;
+	Datum initial;
+	bool initial_null;
+	char *initial_text; /* for comparing */
+	/* the value in bytes */
+	Oid serial_oid, deserial_oid; /* type internal only */
+	FunctionCallInfo serial, deserial;
+	DatumCodec codec;
+	/* inputs in bytes, and their order */
+	DatumCodec *input_codecs;
+	int nsort;
+	int *sort_columns; /* 0-based within the arguments */
+	SortSupport sort;
+} Transition;
+
+typedef struct Final
+{
+	Aggref *aggref;
+	int transition;
+	Oid function_oid; /* invalid: the transition value is the result */
+	FmgrInfo function;
+	FunctionCallInfo call;
+	int nargs;
+	List *direct_args; /* ExprState */
+} Final;
+
+/* The set behind DISTINCT: keys are the group's keys and the arguments. */
+typedef struct DistinctSet
+{
+	int transition;
+	StateStore *store;
+	TupleTableSlot *probe;
+} DistinctSet;
+
+typedef struct AggregateOperator
+{
+	Operator base;
+	AggregateSpec *spec;
+	const StateProvider *provider;
+	StateStore *groups;
+	int ntransitions;
+	Transition *transitions;
+	int nfinals;
+	Final *finals;
+	int nsets;
+	DistinctSet *sets;
+	/* what aggregate functions see through fcinfo->context */
+	AggState *aggstate;
+	ExprContext *live_context; /* transition values that stay */
+	ExprContext *emit_context; /* everything made while one group is emitted */
+	MemoryContext row_context;
+	bool closes; /* event time closes groups in this query */
+	uint64 serial; /* of the batch */
+	MemoryContext batch_context;
+	StateEntry **touched;
+	int64 ntouched, maxtouched;
+	TupleTableSlot *key_slot, *output_slot;
+} AggregateOperator;
+
+/* ---- aggregate_call.c: from Aggrefs to transitions and finals ---- */
+extern void aggregate_prepare_calls(AggregateOperator *op);
+extern void aggregate_check_permissions(AggregateOperator *op); /* 42501 */
+
+/* ---- aggregate_value.c: the life of a group's value ---- */
+extern const StateValueOps aggregate_value_ops;
+extern Cell *aggregate_value_create(AggregateOperator *op, MemoryContext context);
+/* One input row into one group. */
+extern void aggregate_value_advance(AggregateOperator *op, StateEntry *entry, TupleTableSlot *slot);
+/* The result of call i for a group, in the emission's memory. */
+extern Datum aggregate_value_final(AggregateOperator *op, int i, Cell *cells, bool *isnull);
+/* What values refer to outside the state's contexts; after the state was forgotten. */
+extern void aggregate_contexts_reset(AggregateOperator *op, bool failed);
+
+/* ---- aggregate_input.c: inputs that are kept ---- */
+extern void input_list_init(InputList *list, MemoryContext context);
+extern void input_list_add(AggregateOperator *op, Transition *transition, InputList *list, TupleTableSlot *slot);
+typedef void (*InputCallback)(AggregateOperator *op, Transition *transition, Cell *cell, const Datum *values, const bool *nulls);
+/* All inputs in the order the aggregate asks for; everything in CurrentMemoryContext. */
+extern void input_list_replay(AggregateOperator *op, Transition *transition, InputList *list, InputCallback callback, Cell *cell);
+
+#endif

@@ -1,0 +1,403 @@
+/*
+ * aggregate_value.c: a group's value: made, advanced by rows, finished, put into bytes and read back.
+ * Functions are called as nodeAgg.c calls them: same strictness, same copying into the aggregate's context, same expanded objects.
+ * Values live in the state's value context; what belongs to one emission lives in emit_context and dies with it.
+ */
+#include "operator/aggregate.h"
+
+#include "executor/executor.h"
+#include "utils/datum.h"
+#include "utils/expandeddatum.h"
+#include "utils/memutils.h"
+
+/* How a cell lies in bytes. */
+enum
+{
+	CELL_UNSET,
+	CELL_NULL,
+	CELL_VALUE
+};
+
+static void
+cell_init(Transition *transition, Cell *cell, MemoryContext context)
+{
+	MemoryContext caller = MemoryContextSwitchTo(context);
+
+	cell->isnull = cell->unset = transition->initial_null;
+	cell->value = cell->isnull ? (Datum) 0 : datumCopy(transition->initial, transition->by_value, transition->length);
+	MemoryContextSwitchTo(caller);
+}
+
+Cell *
+aggregate_value_create(AggregateOperator *op, MemoryContext context)
+{
+	Cell *cells = MemoryContextAlloc(context, sizeof(Cell) * Max(op->ntransitions, 1));
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		if (op->transitions[i].keeps_inputs)
+		{
+			InputList *list = MemoryContextAlloc(context, sizeof(InputList));
+
+			input_list_init(list, context);
+			cells[i].value = PointerGetDatum(list);
+			cells[i].isnull = cells[i].unset = false;
+		}
+		else
+			cell_init(&op->transitions[i], &cells[i], context);
+	}
+	return cells;
+}
+
+/* ---- transitions ---- */
+
+static void
+value_free(Transition *transition, Datum value)
+{
+	if (DatumIsReadWriteExpandedObject(value, false, transition->length))
+		DeleteExpandedObject(value);
+	else
+		pfree(DatumGetPointer(value));
+}
+
+/* Moves a new by-reference value out of the row's memory, unless it was made where it will live, and frees the old one. */
+static Datum
+value_adopt(Transition *transition, Cell *cell, Datum value, bool isnull, MemoryContext context)
+{
+	if (!isnull)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(context);
+
+		if (!DatumIsReadWriteExpandedObject(value, false, transition->length) ||
+			MemoryContextGetParent(DatumGetEOHP(value)->eoh_context) != context)
+			value = datumCopy(value, transition->by_value, transition->length);
+		MemoryContextSwitchTo(caller);
+	}
+	else
+		value = (Datum) 0;
+	if (!cell->isnull)
+		value_free(transition, cell->value);
+	return value;
+}
+
+static inline bool
+any_null(Transition *transition, const bool *nulls)
+{
+	for (int i = 0; i < transition->npassed; i++)
+	{
+		if (nulls[i])
+			return true;
+	}
+	return false;
+}
+
+/* Runs the transition function once, in the row's memory; the value stays in context. */
+static inline void
+cell_advance(AggregateOperator *op, Transition *transition, Cell *cell, const Datum *values, const bool *nulls,
+			 MemoryContext context)
+{
+	FunctionCallInfo call = transition->call;
+	Datum value;
+
+	if (transition->function.fn_strict)
+	{
+		if (any_null(transition, nulls))
+			return;
+		if (cell->unset)
+		{
+			MemoryContext caller = MemoryContextSwitchTo(context);
+
+			cell->value = datumCopy(values[0], transition->by_value, transition->length);
+			cell->isnull = cell->unset = false;
+			MemoryContextSwitchTo(caller);
+			return;
+		}
+		if (cell->isnull)
+			return;
+	}
+	for (int i = 0; i < transition->npassed; i++)
+	{
+		call->args[i + 1].value = values[i];
+		call->args[i + 1].isnull = nulls[i];
+	}
+	call->args[0].value = cell->value;
+	call->args[0].isnull = cell->isnull;
+	call->isnull = false;
+	op->aggstate->curpertrans = &op->aggstate->pertrans[transition - op->transitions];
+	value = FunctionCallInvoke(call);
+	if (!transition->by_value && DatumGetPointer(value) != DatumGetPointer(cell->value))
+		value = value_adopt(transition, cell, value, call->isnull, context);
+	cell->value = value;
+	cell->isnull = call->isnull;
+	cell->unset = false;
+}
+
+/* Is this input of a DISTINCT aggregate new to the group? */
+static bool
+set_admits(AggregateOperator *op, Transition *transition, StateEntry *group, TupleTableSlot *slot)
+{
+	DistinctSet *set = &op->sets[transition->set];
+	int nkeys = op->spec->nkeys;
+	StateEntry *member;
+	bool created;
+
+	ExecClearTuple(set->probe);
+	memcpy(set->probe->tts_values, slot->tts_values, sizeof(Datum) * nkeys);
+	memcpy(set->probe->tts_isnull, slot->tts_isnull, sizeof(bool) * nkeys);
+	memcpy(set->probe->tts_values + nkeys, slot->tts_values + transition->first_arg - 1, sizeof(Datum) * transition->nargs);
+	memcpy(set->probe->tts_isnull + nkeys, slot->tts_isnull + transition->first_arg - 1, sizeof(bool) * transition->nargs);
+	ExecStoreVirtualTuple(set->probe);
+	member = op->provider->get(set->store, set->probe);
+	if (member)
+		return false;
+	member = op->provider->put(set->store, set->probe, &created);
+	op->provider->set_expiry(set->store, member, group->expires);
+	return true;
+}
+
+void
+aggregate_value_advance(AggregateOperator *op, StateEntry *entry, TupleTableSlot *slot)
+{
+	Cell *cells = entry->value;
+	MemoryContext context = op->live_context->ecxt_per_tuple_memory;
+	MemoryContext caller = MemoryContextSwitchTo(op->row_context);
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+		const Datum *values = slot->tts_values + transition->first_arg - 1;
+		const bool *nulls = slot->tts_isnull + transition->first_arg - 1;
+
+		if (transition->filter > 0 &&
+			(slot->tts_isnull[transition->filter - 1] || !DatumGetBool(slot->tts_values[transition->filter - 1])))
+			continue;
+		if (transition->set >= 0 || transition->keeps_inputs)
+		{
+			if (transition->function.fn_strict && any_null(transition, nulls))
+				continue;
+			if (transition->set >= 0 && !set_admits(op, transition, entry, slot))
+				continue;
+		}
+		if (transition->keeps_inputs)
+			input_list_add(op, transition, (InputList *) DatumGetPointer(cells[i].value), slot);
+		else
+			cell_advance(op, transition, &cells[i], values, nulls, context);
+	}
+	MemoryContextSwitchTo(caller);
+	if (!op->row_context->isReset)
+		MemoryContextReset(op->row_context);
+}
+
+/* ---- results ---- */
+
+static void
+replay_input(AggregateOperator *op, Transition *transition, Cell *cell, const Datum *values, const bool *nulls)
+{
+	MemoryContext caller = MemoryContextSwitchTo(op->row_context);
+
+	cell_advance(op, transition, cell, values, nulls, op->emit_context->ecxt_per_tuple_memory);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(op->row_context);
+}
+
+static Datum
+final_call(AggregateOperator *op, Final *final, Transition *transition, Cell *cell, bool *isnull)
+{
+	FunctionCallInfo call = final->call;
+	int n = 0;
+	bool any_null_arg;
+	ListCell *argument;
+	Datum result;
+
+	if (!OidIsValid(final->function_oid))
+	{
+		*isnull = cell->isnull;
+		return cell->isnull ? (Datum) 0 : MakeExpandedObjectReadOnly(cell->value, false, transition->length);
+	}
+	call->args[n].value = MakeExpandedObjectReadOnly(cell->value, cell->isnull, transition->length);
+	call->args[n].isnull = any_null_arg = cell->isnull;
+	foreach (argument, final->direct_args)
+	{
+		n++;
+		call->args[n].value = ExecEvalExpr(lfirst(argument), op->emit_context, &call->args[n].isnull);
+		any_null_arg |= call->args[n].isnull;
+	}
+	while (++n < final->nargs)
+	{
+		call->args[n].value = (Datum) 0;
+		call->args[n].isnull = any_null_arg = true;
+	}
+	if (final->function.fn_strict && any_null_arg)
+	{
+		*isnull = true;
+		return (Datum) 0;
+	}
+	call->isnull = false;
+	op->aggstate->curperagg = &op->aggstate->peragg[final - op->finals];
+	result = FunctionCallInvoke(call);
+	op->aggstate->curperagg = NULL;
+	*isnull = call->isnull;
+	return result;
+}
+
+Datum
+aggregate_value_final(AggregateOperator *op, int i, Cell *cells, bool *isnull)
+{
+	Final *final = &op->finals[i];
+	Transition *transition = &op->transitions[final->transition];
+	MemoryContext caller = MemoryContextSwitchTo(op->emit_context->ecxt_per_tuple_memory);
+	Cell *cell = &cells[final->transition];
+	Datum result;
+	Cell replayed;
+
+	op->aggstate->curaggcontext = op->emit_context;
+	if (transition->keeps_inputs)
+	{
+		cell_init(transition, &replayed, CurrentMemoryContext);
+		input_list_replay(op, transition, (InputList *) DatumGetPointer(cell->value), replay_input, &replayed);
+		cell = &replayed;
+	}
+	result = final_call(op, final, transition, cell, isnull);
+	op->aggstate->curaggcontext = op->live_context;
+	MemoryContextSwitchTo(caller);
+	return result;
+}
+
+/* ---- bytes ---- */
+
+static void
+opaque_write(AggregateOperator *op, Transition *transition, Datum value, StringInfo out)
+{
+	FunctionCallInfo call = transition->serial;
+	struct varlena *bytes;
+
+	call->args[0].value = value;
+	call->args[0].isnull = false;
+	call->isnull = false;
+	bytes = PG_DETOAST_DATUM_PACKED(FunctionCallInvoke(call));
+	bytes_put_varint(out, VARSIZE_ANY_EXHDR(bytes));
+	appendBinaryStringInfo(out, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+}
+
+static Datum
+opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader)
+{
+	FunctionCallInfo call = transition->deserial;
+	Size length = bytes_get_varint(reader);
+	const char *bytes = bytes_get(reader, length);
+	struct varlena *argument = MemoryContextAlloc(op->row_context, length + VARHDRSZ);
+
+	SET_VARSIZE(argument, length + VARHDRSZ);
+	memcpy(VARDATA(argument), bytes, length);
+	call->args[0].value = PointerGetDatum(argument);
+	call->args[0].isnull = false;
+	call->args[1].value = (Datum) 0;
+	call->args[1].isnull = false;
+	call->isnull = false;
+	return FunctionCallInvoke(call);
+}
+
+static void
+input_list_write(InputList *list, StringInfo out)
+{
+	bytes_put_varint(out, list->count);
+	bytes_put_varint(out, list->bytes.len);
+	appendBinaryStringInfo(out, list->bytes.data, list->bytes.len);
+}
+
+static InputList *
+input_list_read(ByteReader *reader)
+{
+	InputList *list = palloc(sizeof(InputList));
+	Size length;
+
+	input_list_init(list, CurrentMemoryContext);
+	list->count = bytes_get_varint(reader);
+	length = bytes_get_varint(reader);
+	appendBinaryStringInfo(&list->bytes, bytes_get(reader, length), length);
+	return list;
+}
+
+static void
+value_serialize(void *private, StateEntry *entry, StringInfo out)
+{
+	AggregateOperator *op = private;
+	Cell *cells = entry->value;
+	MemoryContext caller = MemoryContextSwitchTo(op->row_context);
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+		Cell *cell = &cells[i];
+
+		if (transition->keeps_inputs)
+			input_list_write((InputList *) DatumGetPointer(cell->value), out);
+		else
+		{
+			appendStringInfoChar(out, cell->unset ? CELL_UNSET : (cell->isnull ? CELL_NULL : CELL_VALUE));
+			if (!cell->isnull && transition->type == INTERNALOID)
+				opaque_write(op, transition, cell->value, out);
+			else if (!cell->isnull)
+				codec_write(&transition->codec, cell->value, out);
+		}
+	}
+	MemoryContextSwitchTo(caller);
+	if (!op->row_context->isReset)
+		MemoryContextReset(op->row_context);
+}
+
+static void
+value_deserialize(void *private, StateEntry *entry, const char *bytes, Size length, MemoryContext context)
+{
+	AggregateOperator *op = private;
+	ByteReader reader = {bytes, bytes + length};
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	Cell *cells = palloc(sizeof(Cell) * Max(op->ntransitions, 1));
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+		int kind = transition->keeps_inputs ? CELL_VALUE : *bytes_get(&reader, 1);
+
+		cells[i].unset = kind == CELL_UNSET;
+		cells[i].isnull = kind != CELL_VALUE;
+		if (transition->keeps_inputs)
+			cells[i].value = PointerGetDatum(input_list_read(&reader));
+		else if (kind != CELL_VALUE)
+			cells[i].value = (Datum) 0;
+		else if (transition->type == INTERNALOID)
+			cells[i].value = opaque_read(op, transition, &reader);
+		else
+			cells[i].value = codec_read(&transition->codec, &reader);
+	}
+	entry->value = cells;
+	MemoryContextSwitchTo(caller);
+}
+
+/* Opaque values cannot be freed from outside; the store repacks now and then. */
+static void
+value_release(void *private, StateEntry *entry)
+{
+	AggregateOperator *op = private;
+	Cell *cells = entry->value;
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+
+		if (transition->keeps_inputs)
+		{
+			InputList *list = (InputList *) DatumGetPointer(cells[i].value);
+
+			pfree(list->bytes.data);
+			pfree(list);
+		}
+		else if (!transition->by_value && !cells[i].isnull)
+			value_free(transition, cells[i].value);
+	}
+	pfree(cells);
+	entry->value = NULL;
+}
+
+const StateValueOps aggregate_value_ops = {
+	.serialize = value_serialize, .deserialize = value_deserialize, .release = value_release};

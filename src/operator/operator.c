@@ -1,0 +1,47 @@
+/*
+ * operator.c: what all operators share: the fate of late rows.
+ * They are counted always, and kept in the batch's own transaction when the query asks for it.
+ */
+#include "operator/operator.h"
+
+#include "access/htup_details.h"
+#include "executor/executor.h"
+#include "funcapi.h"
+#include "metadata/dead_letter.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* The row as the operator got it, a JSON object. */
+static text *
+row_as_json(TupleTableSlot *slot)
+{
+	BlessTupleDesc(slot->tts_tupleDescriptor);
+	return DatumGetTextPP(DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(slot)));
+}
+
+static char *
+late_reason(const BatchInfo *batch)
+{
+	if (batch->late_watermark == DT_NOBEGIN)
+		return pstrdup("the row has no event time");
+	return psprintf("the row has no event time, or one at or before the watermark %s",
+					timestamptz_to_str(batch->late_watermark));
+}
+
+void
+operator_late_row(Operator *op, TupleTableSlot *slot)
+{
+	MemoryContext context, caller;
+	text *row;
+
+	op->metrics.dropped++;
+	if (!op->batch->late_to_dead_letter)
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext, "stream late row", ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(context);
+	row = row_as_json(slot);
+	dead_letter_add(op->batch, NULL, "late", NULL, VARDATA_ANY(row), VARSIZE_ANY_EXHDR(row), late_reason(op->batch));
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+}

@@ -1,0 +1,97 @@
+/*
+ * failpoint.c: crash points of test builds.
+ * Setting stream_ext.failpoints lists 'step:n:action'; at the n-th pass of step since the setting changed, the action happens.
+ */
+#include "util/failpoint.h"
+
+#ifdef STREAM_FAILPOINTS
+
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#define MAX_STEPS 32
+
+static char *failpoints = NULL;
+
+/* How often each step was passed. Steps are string constants. */
+static struct
+{
+	const char *step;
+	int passes;
+} passed[MAX_STEPS];
+
+static void
+failpoints_assign(const char *newval, void *extra)
+{
+	memset(passed, 0, sizeof(passed));
+}
+
+void
+failpoint_define_settings(void)
+{
+	DefineCustomStringVariable("stream_ext.failpoints", "Makes batches fail at given steps, for tests.",
+							   "A comma-separated list of step:n:action; actions are kill9, error and sleep.", &failpoints, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, failpoints_assign, NULL);
+}
+
+static int
+count_pass(const char *step)
+{
+	for (int i = 0; i < MAX_STEPS; i++)
+	{
+		if (passed[i].step == NULL)
+			passed[i].step = step;
+		if (strcmp(passed[i].step, step) == 0)
+			return ++passed[i].passes;
+	}
+	return 0;
+}
+
+static void
+act(const char *step, const char *action)
+{
+	if (strcmp(action, "kill9") == 0)
+		kill(MyProcPid, SIGKILL);
+	else if (strcmp(action, "error") == 0)
+		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION), errmsg("failpoint reached at step \"%s\"", step)));
+	else if (strcmp(action, "sleep") == 0)
+	{
+		for (int i = 0; i < 6000; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			pg_usleep(10000);
+		}
+	}
+	else
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown failpoint action \"%s\"", action),
+						errhint("Actions are kill9, error and sleep.")));
+}
+
+void
+failpoint_reached(const char *step)
+{
+	int pass;
+	char *list, *item, *rest;
+
+	if (failpoints == NULL || failpoints[0] == '\0')
+		return;
+	pass = count_pass(step);
+	list = pstrdup(failpoints);
+	for (item = strtok_r(list, ", ", &rest); item; item = strtok_r(NULL, ", ", &rest))
+	{
+		char name[64], action[64];
+		int n;
+
+		if (sscanf(item, "%63[^:]:%d:%63s", name, &n, action) == 3 && n == pass && strcmp(name, step) == 0)
+			act(step, action);
+	}
+	pfree(list);
+}
+
+#endif
