@@ -1,0 +1,371 @@
+/*
+ * table_stamp.c: the two columns a table source rests on, and the triggers that keep them true.
+ * stream_xid says which transaction brought a row, stream_seq its place in that transaction. A wrong stamp is a lost or a doubled row, so they are forced:
+ * explicit values are replaced, updates leave them alone, a row that moves to another partition takes its own along.
+ */
+#include "source/table.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "parser/parse_func.h"
+#include "util/wakeup.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/varlena.h"
+#include "utils/xid8.h"
+
+PG_FUNCTION_INFO_V1(stream_next_arrival);
+PG_FUNCTION_INFO_V1(stream_stamp_row);
+PG_FUNCTION_INFO_V1(stream_keep_stamp);
+PG_FUNCTION_INFO_V1(stream_refuse_change);
+PG_FUNCTION_INFO_V1(stream_prepare_table);
+
+static int64 arrivals = 0;			  /* last number given in this process; grows over its whole life, so it never repeats in a transaction */
+static int64 arrivals_taken = 0;	  /* last number that a row has */
+static Stamp moving = {0, 0};		  /* of the row last seen by an UPDATE: on its way to another partition, perhaps */
+
+/* ---- numbers ---- */
+
+/* Default of stream_seq. */
+Datum
+stream_next_arrival(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(++arrivals);
+}
+
+/* The stamps are the last columns as a rule. */
+static AttrNumber
+stamp_column(Relation rel, const char *name)
+{
+	TupleDesc desc = RelationGetDescr(rel);
+
+	for (int i = desc->natts; i > 0; i--)
+		if (!TupleDescAttr(desc, i - 1)->attisdropped && namestrcmp(&TupleDescAttr(desc, i - 1)->attname, name) == 0)
+			return i;
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("table \"%s\" is read as a stream but has no column \"%s\"", RelationGetRelationName(rel), name),
+					errhint("SELECT stream.prepare_table(%s);", quote_literal_cstr(table_full_name(RelationGetRelid(rel))))));
+	return InvalidAttrNumber;
+}
+
+static void
+trigger_check(FunctionCallInfo fcinfo, bool row)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo) || (bool) TRIGGER_FIRED_FOR_ROW(((TriggerData *) fcinfo->context)->tg_event) != row)
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("function is a trigger of stream_ext"),
+						errhint("Triggers are made by stream.create_source() and stream.prepare_table().")));
+}
+
+/* Those who read the table or one of its parents learn of the row at commit. */
+static void
+readers_wake(Relation rel)
+{
+	static FullTransactionId last_xid;
+	static Oid last_relid = InvalidOid;
+	FullTransactionId xid = GetTopFullTransactionId();
+	ListCell *lc;
+
+	wakeup_at_commit(RelationGetRelid(rel));
+	if (!rel->rd_rel->relispartition || (last_relid == RelationGetRelid(rel) && FullTransactionIdEquals(last_xid, xid)))
+		return;
+	foreach (lc, get_partition_ancestors(RelationGetRelid(rel)))
+		wakeup_at_commit(lfirst_oid(lc));
+	last_xid = xid;
+	last_relid = RelationGetRelid(rel);
+}
+
+/* Is the stamp the one the columns' defaults have just made? Then nothing needs to be copied. */
+static bool
+stamp_is_fresh(Stamp stamp)
+{
+	if (stamp.xid != U64FromFullTransactionId(GetTopFullTransactionId()) || stamp.seq != arrivals || stamp.seq == arrivals_taken)
+		return false;
+	arrivals_taken = arrivals;
+	return true;
+}
+
+static bool
+stamp_is_moving(Stamp stamp)
+{
+	bool same = moving.xid != 0 && moving.xid == stamp.xid && moving.seq == stamp.seq;
+
+	moving.xid = 0;
+	return same;
+}
+
+/* BEFORE INSERT FOR EACH ROW */
+Datum
+stream_stamp_row(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Relation rel;
+	HeapTuple tuple;
+	int columns[2];
+	Datum values[2];
+	bool nulls[2];
+
+	trigger_check(fcinfo, true);
+	rel = trigger->tg_relation;
+	tuple = trigger->tg_trigtuple;
+	columns[0] = stamp_column(rel, STAMP_XID);
+	columns[1] = stamp_column(rel, STAMP_SEQ);
+	readers_wake(rel);
+	for (int i = 0; i < 2; i++)
+		values[i] = heap_getattr(tuple, columns[i], RelationGetDescr(rel), &nulls[i]);
+	if (!nulls[0] && !nulls[1])
+	{
+		Stamp stamp = {U64FromFullTransactionId(DatumGetFullTransactionId(values[0])), DatumGetInt64(values[1])};
+
+		if (stamp_is_fresh(stamp) || stamp_is_moving(stamp))
+			return PointerGetDatum(tuple);
+	}
+	values[0] = FullTransactionIdGetDatum(GetTopFullTransactionId());
+	values[1] = Int64GetDatum(arrivals_taken = ++arrivals);
+	nulls[0] = nulls[1] = false;
+	return PointerGetDatum(heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 2, columns, values, nulls));
+}
+
+/* BEFORE UPDATE FOR EACH ROW */
+Datum
+stream_keep_stamp(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TupleDesc desc;
+	int columns[2];
+	Datum old[2], new[2];
+	bool nulls[2];
+	bool isnull;
+
+	trigger_check(fcinfo, true);
+	desc = RelationGetDescr(trigger->tg_relation);
+	columns[0] = stamp_column(trigger->tg_relation, STAMP_XID);
+	columns[1] = stamp_column(trigger->tg_relation, STAMP_SEQ);
+	for (int i = 0; i < 2; i++)
+	{
+		old[i] = heap_getattr(trigger->tg_trigtuple, columns[i], desc, &nulls[i]);
+		new[i] = heap_getattr(trigger->tg_newtuple, columns[i], desc, &isnull);
+		if (isnull)
+			new[i] = ~old[i];
+	}
+	moving = (Stamp){U64FromFullTransactionId(DatumGetFullTransactionId(old[0])), DatumGetInt64(old[1])};
+	if (old[0] == new[0] && old[1] == new[1])
+		return PointerGetDatum(trigger->tg_newtuple);
+	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, desc, 2, columns, old, nulls));
+}
+
+/* ---- strict_append ---- */
+
+static bool
+is_strict_source_of(Oid foreign, Oid relid)
+{
+	ForeignTable *table = GetForeignTable(foreign);
+	char *name = table_options_get(table->options, "table");
+	char *strict = table_options_get(table->options, "strict_append");
+	bool on;
+
+	if (name == NULL || strict == NULL || !parse_bool(strict, &on) || !on)
+		return false;
+	if (strcmp(GetForeignDataWrapper(GetForeignServer(table->serverid)->fdwid)->fdwname, "stream_table") != 0)
+		return false;
+	return table_by_name(name, true) == relid || list_member_oid(get_partition_ancestors(relid), table_by_name(name, true));
+}
+
+static Oid
+strict_source_of(Oid relid)
+{
+	Relation catalog = table_open(ForeignTableRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	Oid found = InvalidOid;
+	HeapTuple tuple;
+
+	while (!OidIsValid(found) && (tuple = systable_getnext(scan)) != NULL)
+	{
+		Oid foreign = ((Form_pg_foreign_table) GETSTRUCT(tuple))->ftrelid;
+
+		if (is_strict_source_of(foreign, relid))
+			found = foreign;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
+
+/* BEFORE UPDATE OR DELETE OR TRUNCATE FOR EACH STATEMENT: a source may ask that its table only grows. */
+Datum
+stream_refuse_change(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Oid source;
+
+	trigger_check(fcinfo, false);
+	source = strict_source_of(RelationGetRelid(trigger->tg_relation));
+	if (OidIsValid(source))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot %s rows of table \"%s\"",
+							   TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)	? "update"
+							   : TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ? "delete"
+																			: "truncate",
+							   RelationGetRelationName(trigger->tg_relation)),
+						errdetail("Source \"%s\" reads them as a stream and has the option strict_append.", get_rel_name(source)),
+						errhint("Without the option such changes are allowed, and queries do not see them.")));
+	return PointerGetDatum(NULL);
+}
+
+/* ---- preparing a table ---- */
+
+char *
+table_full_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid));
+}
+
+Oid
+table_by_name(const char *name, bool missing_ok)
+{
+	RangeVar *range = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(name)));
+	Oid schema = range->schemaname ? get_namespace_oid(range->schemaname, true) : InvalidOid;
+	Oid relid = OidIsValid(schema) ? get_relname_relid(range->relname, schema) : range->schemaname ? InvalidOid : RelnameGetRelid(range->relname);
+
+	if (!OidIsValid(relid) && !missing_ok)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table %s of a table source does not exist", name),
+						errhint("After a rename, name it anew: SELECT stream.alter_source('…', '{\"table\": \"new_name\"}').")));
+	return relid;
+}
+
+char *
+table_options_get(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach (lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
+			return defGetString(lfirst_node(DefElem, lc));
+	return NULL;
+}
+
+bool
+table_is_stamped(Oid relid)
+{
+	Relation rel = table_open(relid, AccessShareLock);
+	Oid function = LookupFuncName(list_make2(makeString("stream"), makeString("stamp_row")), 0, NULL, false);
+	AttrNumber xid = get_attnum(relid, STAMP_XID), seq = get_attnum(relid, STAMP_SEQ);
+	bool found = false;
+
+	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
+		if (rel->trigdesc->triggers[i].tgfoid == function)
+			found = true;
+	found = found && xid > 0 && seq > 0 && get_atttype(relid, xid) == XID8OID && get_atttype(relid, seq) == INT8OID;
+	table_close(rel, NoLock);
+	return found;
+}
+
+static void
+table_check_kind(Oid relid)
+{
+	char kind = get_rel_relkind(relid);
+	const char *name = table_full_name(relid);
+
+	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("a table source cannot read %s", name),
+						errdetail("It must be a table or a partitioned table of this database.")));
+	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read temporary table %s", name),
+						errdetail("The background worker that runs a query does not see temporary tables of your session.")));
+	if (kind == RELKIND_RELATION && (has_subclass(relid) || has_superclass(relid)) && !get_rel_relispartition(relid))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read %s", name),
+						errdetail("The table takes part in inheritance; its triggers do not see the rows of its relatives."),
+						errhint("Use a partitioned table, or one source for each table and UNION ALL.")));
+}
+
+static void
+table_refuse_own_columns(Oid relid)
+{
+	static const char *const names[] = {STAMP_XID, STAMP_SEQ};
+
+	for (int i = 0; i < lengthof(names); i++)
+		if (get_attnum(relid, names[i]) > 0)
+			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN), errmsg("table %s has a column \"%s\" of its own", table_full_name(relid), names[i]),
+							errdetail("The name is taken by the stream's bookkeeping."), errhint("Rename the column.")));
+}
+
+static void
+ddl(const char *format, const char *table)
+{
+	if (SPI_execute(psprintf(format, table), false, 0) < 0)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", table)));
+}
+
+/* As the current user, who must own the table. Rows that are there already are numbered as they lie: they are the stream's first rows. */
+void
+table_add_stamps(Oid relid)
+{
+	const char *name = table_full_name(relid);
+	bool partitioned = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE;
+
+	table_check_kind(relid);
+	if (table_is_stamped(relid))
+		return;
+	table_refuse_own_columns(relid);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", name)));
+	ddl("ALTER TABLE %s ADD COLUMN " STAMP_XID " pg_catalog.xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),"
+		" ADD COLUMN " STAMP_SEQ " pg_catalog.int8 NOT NULL DEFAULT stream.next_arrival()",
+		name);
+	ddl("CREATE INDEX ON %s (" STAMP_XID ", " STAMP_SEQ ")", name);
+	ddl("CREATE TRIGGER stream_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION stream.stamp_row()", name);
+	/* In a partitioned table every update may move its row to another partition, which is an insert there. */
+	ddl(partitioned || get_rel_relispartition(relid)
+			? "CREATE TRIGGER stream_keep BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()"
+			: "CREATE TRIGGER stream_keep BEFORE UPDATE OF " STAMP_XID ", " STAMP_SEQ " ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()",
+		name);
+	ddl("CREATE TRIGGER stream_strict BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION stream.refuse_change()", name);
+	/* Also under session_replication_role = replica: rows that logical replication brings are rows. */
+	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_stamp", name);
+	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_keep", name);
+	SPI_finish();
+}
+
+/* New stamps for all rows: those of a dump come from transactions of another cluster. */
+static void
+table_renew_stamps(Oid relid)
+{
+	const char *name = table_full_name(relid);
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", name)));
+	ddl("ALTER TABLE %s ALTER COLUMN " STAMP_XID " TYPE pg_catalog.xid8 USING pg_catalog.pg_current_xact_id(),"
+		" ALTER COLUMN " STAMP_SEQ " TYPE pg_catalog.int8 USING stream.next_arrival()",
+		name);
+	SPI_finish();
+}
+
+/* stream.prepare_table(regclass) */
+Datum
+stream_prepare_table(PG_FUNCTION_ARGS)
+{
+	Oid relid = PG_GETARG_OID(0);
+
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
+	if (table_is_stamped(relid))
+		table_renew_stamps(relid);
+	else
+		table_add_stamps(relid);
+	PG_RETURN_VOID();
+}
