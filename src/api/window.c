@@ -1,0 +1,295 @@
+/*
+ * window.c: tumble, hop, session and their kin: event time → the window that holds it.
+ * Pure arithmetic on microseconds: a row passes through here once per window, so ranges are built by hand, without the range type's functions.
+ * Windows are half-open and instants, not wall clock: a day is 24 hours, and no change of time zone moves a bound (tumble_local is the exception).
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "datatype/timestamp.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/rangetypes.h"
+#include "utils/timestamp.h"
+
+/* Midnight of 1970-01-01 in microseconds since 2000-01-01: where windows start counting. */
+#define UNIX_EPOCH (-(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+/* Header, lower, upper, flags: what range_serialize makes of two finite timestamps. */
+#define WINDOW_SIZE (sizeof(RangeType) + 2 * sizeof(int64) + 1)
+
+PG_FUNCTION_INFO_V1(stream_tumble);
+PG_FUNCTION_INFO_V1(stream_tumble_origin);
+PG_FUNCTION_INFO_V1(stream_tumble_ts);
+PG_FUNCTION_INFO_V1(stream_tumble_origin_ts);
+PG_FUNCTION_INFO_V1(stream_window_end);
+PG_FUNCTION_INFO_V1(stream_hop);
+PG_FUNCTION_INFO_V1(stream_hop_ts);
+PG_FUNCTION_INFO_V1(stream_session);
+PG_FUNCTION_INFO_V1(stream_window_time);
+PG_FUNCTION_INFO_V1(stream_tumble_local);
+PG_FUNCTION_INFO_V1(stream_current_watermark);
+PG_FUNCTION_INFO_V1(stream_batch_id);
+PG_FUNCTION_INFO_V1(stream_batch_time);
+
+static void
+out_of_range(void)
+{
+	ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("no window covers this timestamp"),
+					errdetail("The timestamp is infinite, or a bound of its window is out of range.")));
+}
+
+/* A length in microseconds. Months have none. */
+static int64
+fixed_length(const Interval *length, const char *what)
+{
+	int64 us;
+
+	if (length->month != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a fixed length of time, not months or years", what),
+						errhint("Group by date_trunc('month', …): it closes by the watermark as well.")));
+	if (pg_mul_s64_overflow(length->day, USECS_PER_DAY, &us) || pg_add_s64_overflow(us, length->time, &us) || us <= 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be positive", what),
+						errdetail("It is %s.", DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(length))))));
+	return us;
+}
+
+/* How far at lies behind the last multiple of size counted from origin. Never overflows: remainders first. */
+static int64
+distance_behind(int64 at, int64 size, int64 origin)
+{
+	int64 rest = at % size - origin % size;
+
+	rest %= size;
+	return rest < 0 ? rest + size : rest;
+}
+
+static void
+window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+{
+	if (TIMESTAMP_NOT_FINITE(at) || TIMESTAMP_NOT_FINITE(origin) ||
+		pg_sub_s64_overflow(at, distance_behind(at, size, origin), start) || pg_add_s64_overflow(*start, size, end) ||
+		!IS_VALID_TIMESTAMP(*start) || !IS_VALID_TIMESTAMP(*end))
+		out_of_range();
+}
+
+static Datum
+window_make(Oid type, int64 start, int64 end)
+{
+	char *range = palloc0(WINDOW_SIZE);
+
+	SET_VARSIZE(range, WINDOW_SIZE);
+	((RangeType *) range)->rangetypid = type;
+	memcpy(range + sizeof(RangeType), &start, sizeof(start));
+	memcpy(range + sizeof(RangeType) + sizeof(start), &end, sizeof(end));
+	range[WINDOW_SIZE - 1] = RANGE_LB_INC;
+	return PointerGetDatum(range);
+}
+
+static Datum
+tumble(FunctionCallInfo fcinfo, Oid type, int64 origin)
+{
+	int64 start, end;
+
+	window_bounds(PG_GETARG_INT64(0), fixed_length(PG_GETARG_INTERVAL_P(1), "window size"), origin, &start, &end);
+	return window_make(type, start, end);
+}
+
+Datum
+stream_tumble(PG_FUNCTION_ARGS)
+{
+	return tumble(fcinfo, TSTZRANGEOID, UNIX_EPOCH);
+}
+
+Datum
+stream_tumble_origin(PG_FUNCTION_ARGS)
+{
+	return tumble(fcinfo, TSTZRANGEOID, PG_GETARG_INT64(2));
+}
+
+Datum
+stream_tumble_ts(PG_FUNCTION_ARGS)
+{
+	return tumble(fcinfo, TSRANGEOID, UNIX_EPOCH);
+}
+
+Datum
+stream_tumble_origin_ts(PG_FUNCTION_ARGS)
+{
+	return tumble(fcinfo, TSRANGEOID, PG_GETARG_INT64(2));
+}
+
+/* upper(tumble(…)) without making the range; timestamp and timestamptz alike. */
+Datum
+stream_window_end(PG_FUNCTION_ARGS)
+{
+	int64 start, end;
+
+	window_bounds(PG_GETARG_INT64(0), fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
+				  PG_NARGS() > 2 ? PG_GETARG_INT64(2) : UNIX_EPOCH, &start, &end);
+	PG_RETURN_INT64(end);
+}
+
+typedef struct HopState
+{
+	int64 start; /* of the next window */
+	int64 last;	 /* start of the newest one that covers the row */
+	int64 size, slide;
+} HopState;
+
+static void
+hop_begin(FunctionCallInfo fcinfo, HopState *hop)
+{
+	int64 at = PG_GETARG_INT64(0), origin = PG_NARGS() > 3 ? PG_GETARG_INT64(3) : UNIX_EPOCH, behind, older, end;
+
+	hop->size = fixed_length(PG_GETARG_INTERVAL_P(1), "window size");
+	hop->slide = fixed_length(PG_GETARG_INTERVAL_P(2), "window slide");
+	if (hop->slide > hop->size)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
+						errdetail("Rows between two windows would be lost."),
+						errhint("Use stream.tumble, or filter the rows in a WHERE clause.")));
+	window_bounds(at, hop->slide, origin, &hop->last, &end);
+	behind = at - hop->last;
+	/* windows that start older slides before the last one still cover the row while older * slide + behind < size */
+	older = (hop->size - behind - 1) / hop->slide;
+	if (pg_sub_s64_overflow(hop->last, older * hop->slide, &hop->start) || !IS_VALID_TIMESTAMP(hop->start) ||
+		pg_add_s64_overflow(hop->last, hop->size, &end) || !IS_VALID_TIMESTAMP(end))
+		out_of_range();
+}
+
+/* Every window that covers the row, oldest first. */
+static Datum
+hop(FunctionCallInfo fcinfo, Oid type)
+{
+	FuncCallContext *call;
+	HopState *state;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		call = SRF_FIRSTCALL_INIT();
+		state = MemoryContextAlloc(call->multi_call_memory_ctx, sizeof(HopState));
+		hop_begin(fcinfo, state);
+		call->user_fctx = state;
+	}
+	call = SRF_PERCALL_SETUP();
+	state = call->user_fctx;
+	if (state->start <= state->last)
+	{
+		Datum window = window_make(type, state->start, state->start + state->size);
+
+		state->start += state->slide;
+		SRF_RETURN_NEXT(call, window);
+	}
+	SRF_RETURN_DONE(call);
+}
+
+Datum
+stream_hop(PG_FUNCTION_ARGS)
+{
+	return hop(fcinfo, TSTZRANGEOID);
+}
+
+Datum
+stream_hop_ts(PG_FUNCTION_ARGS)
+{
+	return hop(fcinfo, TSRANGEOID);
+}
+
+/* A session depends on other rows: only a streaming query's GROUP BY can tell it. */
+Datum
+stream_session(PG_FUNCTION_ARGS)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("stream.session() works only as a GROUP BY key of a streaming query"),
+					errhint("Group by stream.session(event time, gap) and at least one other key inside stream.create_query.")));
+	PG_RETURN_NULL();
+}
+
+/* The last instant of a window: its event time for the next operator. NULL for empty and unbounded ranges. */
+Datum
+stream_window_time(PG_FUNCTION_ARGS)
+{
+	RangeType *range = PG_GETARG_RANGE_P(0);
+	TypeCacheEntry *typcache = range_get_typcache(fcinfo, RangeTypeGetOid(range));
+	RangeBound lower, upper;
+	bool empty;
+
+	range_deserialize(typcache, range, &lower, &upper, &empty);
+	if (empty || upper.infinite || TIMESTAMP_NOT_FINITE(DatumGetInt64(upper.val)))
+		PG_RETURN_NULL();
+	if (!IS_VALID_TIMESTAMP(DatumGetInt64(upper.val) - 1))
+		out_of_range();
+	PG_RETURN_INT64(DatumGetInt64(upper.val) - 1);
+}
+
+static int64
+to_local(text *zone, int64 at)
+{
+	return DatumGetInt64(DirectFunctionCall2(timestamptz_zone, PointerGetDatum(zone), Int64GetDatum(at)));
+}
+
+/*
+ * The first instant at which clocks in the zone show this local time. Postgres takes the later one where clocks show it twice; a window
+ * that starts there would lose the first hour.
+ */
+static int64
+first_instant(text *zone, int64 local)
+{
+	int64 at = DatumGetInt64(DirectFunctionCall2(timestamp_zone, PointerGetDatum(zone), Int64GetDatum(local)));
+	int64 day_before = at - USECS_PER_DAY, earlier;
+
+	if (!IS_VALID_TIMESTAMP(day_before))
+		return at;
+	earlier = local - (to_local(zone, day_before) - day_before);
+	return earlier < at && to_local(zone, earlier) == local ? earlier : at;
+}
+
+/* Windows of whole local days: 23 to 25 hours around changes of the clock. */
+Datum
+stream_tumble_local(PG_FUNCTION_ARGS)
+{
+	int64 at = PG_GETARG_INT64(0), local_start, local_end, start, end;
+	Interval *size = PG_GETARG_INTERVAL_P(1);
+	text *zone = PG_GETARG_TEXT_PP(2);
+	int64 length = fixed_length(size, "window size");
+
+	if (length % USECS_PER_DAY != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("local windows must last whole days"),
+						errhint("Use stream.tumble for shorter ones: instants know no time zone.")));
+	if (TIMESTAMP_NOT_FINITE(at))
+		out_of_range();
+	window_bounds(to_local(zone, at), length, UNIX_EPOCH, &local_start, &local_end);
+	start = first_instant(zone, local_start);
+	end = first_instant(zone, local_end);
+	return window_make(TSTZRANGEOID, start, end);
+}
+
+static void
+outside_query(const char *function)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s has a value only inside a streaming query", function),
+					errhint("Use it in the SELECT given to stream.create_query.")));
+}
+
+/* plan/ replaces these three by parameters of the batch; being called means there is no batch. */
+Datum
+stream_current_watermark(PG_FUNCTION_ARGS)
+{
+	outside_query("stream.current_watermark()");
+	PG_RETURN_NULL();
+}
+
+Datum
+stream_batch_id(PG_FUNCTION_ARGS)
+{
+	outside_query("stream.batch_id()");
+	PG_RETURN_NULL();
+}
+
+Datum
+stream_batch_time(PG_FUNCTION_ARGS)
+{
+	outside_query("stream.batch_time()");
+	PG_RETURN_NULL();
+}
