@@ -37,6 +37,8 @@ typedef struct StreamPlan
 	bool uses_watermark;  /* any operator with has_watermark, or current_watermark() */
 	Jsonb *signature;	  /* array of the operators' signatures */
 	List *relations;	  /* oid list: everything the plan depends on (sources, tables, view, target) */
+	char *source_text;	  /* the query as written, or NULL; for positions in messages */
+	struct PlanWatch *watch;
 	List *notices;		  /* char *: to be raised as NOTICE at create (unbounded state, …) */
 } StreamPlan;
 
@@ -60,27 +62,5 @@ extern char *stage_relation_name(int operator_index); /* "stream_operator_0" */
 
 /* Lines of stream.explain_query: operators, state bounds, watermarks, the Postgres plan of each stage. List of char *. */
 extern List *plan_explain(StreamPlan *plan);
-
-/* ---- check.c ---- */
-extern void check_query(Query *query, OutputMode mode); /* what no plan can ever do: grouping sets, OFFSET, … */
-
-/* ---- lineage.c ---- */
-
-/* What an expression says about event time. */
-typedef enum EventTimeKind
-{
-	EVENT_TIME_NONE,
-	EVENT_TIME_INSTANT, /* a timestamp at or after the row's event time in the watermark's sense (the column, window_time(w), upper(w)) */
-	EVENT_TIME_WINDOW	/* a range, or the start of a bucket, that covers the row's event time */
-} EventTimeKind;
-
-typedef struct EventTime
-{
-	EventTimeKind kind;
-	Expr *closes; /* timestamptz expression over the same Vars: nothing for this value can come once the watermark has reached it */
-	bool has_watermark;
-} EventTime;
-
-extern EventTime lineage_expression(Query *query, Node *expr);
 
 #endif

@@ -1,0 +1,409 @@
+/*
+ * check.c: what cannot stream, and why: every refusal names the construct, its place in the query, and the way out.
+ * Most is known before the tree is cut (check_query); what depends on the operators found is checked after (check_output) or by them.
+ */
+#include "plan/internal.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_proc.h"
+#include "mb/pg_wchar.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+/* Where in the query's text; stored trees have no locations. */
+int
+check_position(Compile *c, int location)
+{
+	if (c->source_text == NULL || location < 0 || location > (int) strlen(c->source_text))
+		return 0;
+	internalerrquery(c->source_text);
+	return internalerrposition(pg_mbstrlen_with_len(c->source_text, location) + 1);
+}
+
+/* ---- finding a node to point at ---- */
+
+typedef struct FindContext
+{
+	NodeTag tag;
+	Node *found;
+} FindContext;
+
+static bool
+find_node_walker(Node *node, FindContext *context)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (nodeTag(node) == context->tag)
+	{
+		context->found = node;
+		return true;
+	}
+	return expression_tree_walker(node, find_node_walker, context);
+}
+
+static Node *
+find_node(List *tlist, NodeTag tag)
+{
+	FindContext context = {tag, NULL};
+
+	find_node_walker((Node *) tlist, &context);
+	return context.found;
+}
+
+static int
+sort_location(List *clauses, List *tlist)
+{
+	return clauses ? exprLocation((Node *) get_sortgroupclause_tle(linitial(clauses), tlist)->expr) : -1;
+}
+
+/* ---- clauses ---- */
+
+static void
+check_clauses(Compile *c, Query *query)
+{
+	if (query->groupingSets)
+		ereport(ERROR, (errcode(REFUSE), errmsg("grouping sets (GROUPING SETS, ROLLUP, CUBE) over a stream are not supported"),
+						errhint("Write one query per grouping."), check_position(c, exprLocation(linitial(query->groupingSets)))));
+	if (query->hasWindowFuncs)
+		ereport(ERROR, (errcode(REFUSE), errmsg("window functions (OVER) over a stream are not supported"),
+						errdetail("The rows of a window frame may still have to arrive."),
+						errhint("Group by stream.tumble or stream.hop, or apply the window function to the target table."),
+						check_position(c, exprLocation(find_node(query->targetList, T_WindowFunc)))));
+	if (query->limitOffset)
+		ereport(ERROR, (errcode(REFUSE), errmsg("OFFSET over a stream is not supported"), errhint("Filter with WHERE."),
+						check_position(c, exprLocation(query->limitOffset))));
+	if (query->rowMarks)
+		ereport(ERROR, (errcode(REFUSE), errmsg("FOR UPDATE and FOR SHARE are not supported in a streaming query")));
+	if (query->hasModifyingCTE)
+		ereport(ERROR, (errcode(REFUSE), errmsg("data-modifying statement in WITH is not supported in a streaming query"),
+						errhint("Write to tables with a sink, or with stream.to_function.")));
+}
+
+static void
+check_limit(Compile *c, Query *query)
+{
+	int location = exprLocation(query->limitCount);
+
+	if (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query))
+		return;
+	if (c->mode == OUTPUT_APPEND && !query_is_aggregated(query))
+		ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream is not supported yet"),
+						errhint("LIMIT works on the result of an aggregate in output mode complete."), check_position(c, location)));
+	ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT is not supported in output mode %s", output_mode_name(c->mode)),
+					errhint("Use output mode complete with an aggregate."), check_position(c, location)));
+}
+
+static void
+check_order(Compile *c, Query *query)
+{
+	if (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query))
+		return;
+	ereport(ERROR, (errcode(REFUSE), errmsg("ORDER BY over a stream is supported only in output mode complete, after an aggregate"),
+					errdetail("A stream has no last row to sort up to."), errhint("Sort when you read the target."),
+					check_position(c, sort_location(query->sortClause, query->targetList))));
+}
+
+static void
+check_distinct(Compile *c, Query *query)
+{
+	int location = query->hasDistinctOn ? sort_location(query->distinctClause, query->targetList) : -1;
+
+	if (c->mode == OUTPUT_COMPLETE)
+		ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT is not supported in output mode complete"),
+						errdetail("DISTINCT over a stream drops duplicates as rows arrive: each row comes out once."),
+						errhint("Use output mode append or update, or GROUP BY."), check_position(c, location)));
+	ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT over a stream is not supported yet"),
+					errhint("GROUP BY the columns in output mode update."), check_position(c, location)));
+}
+
+/* ---- joins ---- */
+
+static bool
+jointree_streams(Query *query, Node *node)
+{
+	ListCell *lc;
+
+	if (IsA(node, RangeTblRef))
+		return rte_streams(rt_fetch(((RangeTblRef *) node)->rtindex, query->rtable));
+	if (IsA(node, JoinExpr))
+		return jointree_streams(query, ((JoinExpr *) node)->larg) || jointree_streams(query, ((JoinExpr *) node)->rarg);
+	foreach (lc, castNode(FromExpr, node)->fromlist)
+		if (jointree_streams(query, lfirst(lc)))
+			return true;
+	return false;
+}
+
+static const char *
+join_name(JoinType type)
+{
+	return type == JOIN_LEFT ? "LEFT" : type == JOIN_RIGHT ? "RIGHT" : type == JOIN_FULL ? "FULL" : "INNER";
+}
+
+/* Which rows of the table never match is known only when the stream has ended. */
+static void
+check_join(Compile *c, Query *query, JoinExpr *join)
+{
+	bool left = jointree_streams(query, join->larg), right = jointree_streams(query, join->rarg);
+
+	if (left == right)
+		return;
+	if ((join->jointype == JOIN_LEFT && right) || (join->jointype == JOIN_RIGHT && left) || join->jointype == JOIN_FULL)
+		ereport(ERROR, (errcode(REFUSE), errmsg("%s outer join between a stream and a static table must preserve only the stream's side", join_name(join->jointype)),
+						errdetail("Which rows of the table have no match is known only when the stream has ended."),
+						errhint("Put the stream on the preserved side (%s JOIN), or use an inner join.",
+								join->jointype == JOIN_LEFT ? "RIGHT" : join->jointype == JOIN_RIGHT ? "LEFT" : left ? "LEFT" : "RIGHT")));
+}
+
+static void
+check_joins(Compile *c, Query *query, Node *node)
+{
+	ListCell *lc;
+
+	if (IsA(node, JoinExpr))
+	{
+		check_joins(c, query, ((JoinExpr *) node)->larg);
+		check_joins(c, query, ((JoinExpr *) node)->rarg);
+		check_join(c, query, (JoinExpr *) node);
+	}
+	else if (IsA(node, FromExpr))
+		foreach (lc, ((FromExpr *) node)->fromlist)
+			check_joins(c, query, lfirst(lc));
+}
+
+static void
+check_from(Compile *c, Query *query)
+{
+	check_joins(c, query, (Node *) query->jointree);
+	if (list_length(tree_streams_in_from(query)) > 1)
+	{
+		if (c->mode == OUTPUT_COMPLETE)
+			ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams is not supported in output mode complete"),
+							errhint("Use output mode append or update.")));
+		ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams is not supported yet"),
+						errhint("Join the stream with a table; another query can keep that table up to date.")));
+	}
+}
+
+/* ---- subqueries in expressions ---- */
+
+typedef struct SublinkContext
+{
+	Compile *c;
+	bool negated;
+} SublinkContext;
+
+static void
+refuse_sublink(SublinkContext *context, SubLink *sublink)
+{
+	int location = sublink->location;
+
+	if (context->negated || sublink->subLinkType == ALL_SUBLINK)
+		ereport(ERROR, (errcode(REFUSE), errmsg("NOT EXISTS and NOT IN between streams are not supported"),
+						errdetail("That a row has no match is known only when the stream has ended."),
+						errhint("Use a LEFT JOIN with a time range and keep the rows without a match."), check_position(context->c, location)));
+	if (sublink->subLinkType == EXISTS_SUBLINK || sublink->subLinkType == ANY_SUBLINK)
+		ereport(ERROR, (errcode(REFUSE), errmsg("EXISTS and IN over a stream (semi-joins) are not supported yet"),
+						errhint("Test against a table; another query can keep that table up to date."), check_position(context->c, location)));
+	ereport(ERROR, (errcode(REFUSE), errmsg("a subquery over a stream in an expression is not supported"),
+					errdetail("It would have to be computed anew over all rows of the stream for every row."),
+					errhint("Join with the subquery in FROM."), check_position(context->c, location)));
+}
+
+static bool
+sublink_walker(Node *node, SublinkContext *context)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, BoolExpr) && ((BoolExpr *) node)->boolop == NOT_EXPR)
+	{
+		bool result;
+
+		context->negated = !context->negated;
+		result = expression_tree_walker(node, sublink_walker, context);
+		context->negated = !context->negated;
+		return result;
+	}
+	if (IsA(node, SubLink) && query_has_source((Query *) ((SubLink *) node)->subselect))
+		refuse_sublink(context, (SubLink *) node);
+	return expression_tree_walker(node, sublink_walker, context);
+}
+
+/* Expressions of this level only; subqueries in FROM are levels of their own. */
+static void
+check_sublinks(Compile *c, Query *query)
+{
+	SublinkContext context = {c, false};
+
+	(void) query_tree_walker(query, sublink_walker, &context, QTW_IGNORE_RT_SUBQUERIES | QTW_IGNORE_CTE_SUBQUERIES);
+}
+
+/* ---- set operations ---- */
+
+static const char *
+set_operation_name(SetOperationStmt *op)
+{
+	switch (op->op)
+	{
+		case SETOP_INTERSECT:
+			return "INTERSECT";
+		case SETOP_EXCEPT:
+			return "EXCEPT";
+		default:
+			return "UNION";
+	}
+}
+
+static void
+check_set_operation(Compile *c, Query *query, Node *node)
+{
+	SetOperationStmt *op;
+
+	if (!IsA(node, SetOperationStmt))
+		return;
+	op = (SetOperationStmt *) node;
+	if (op->op != SETOP_UNION)
+		ereport(ERROR, (errcode(REFUSE), errmsg("%s over a stream is not supported", set_operation_name(op)),
+						errdetail("Whether a row belongs to the result may change with every row that arrives."),
+						errhint("Compare with a table in a WHERE clause, or compare the targets of two queries.")));
+	if (!op->all)
+		ereport(ERROR, (errcode(REFUSE), errmsg("UNION without ALL over a stream is not supported"),
+						errhint("Use UNION ALL, and drop duplicates with DISTINCT around it.")));
+	check_set_operation(c, query, op->larg);
+	check_set_operation(c, query, op->rarg);
+}
+
+static void
+check_legs(Compile *c, Query *query)
+{
+	ListCell *lc;
+
+	foreach (lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && !query_streams(rte->subquery))
+			ereport(ERROR, (errcode(REFUSE), errmsg("UNION ALL of a stream and a static table is not supported"),
+							errdetail("The table's rows would come again with every batch."),
+							errhint("Make the table a source with stream.create_source, or join with it.")));
+	}
+}
+
+/* ---- one level, and those below ---- */
+
+static void
+check_level(Compile *c, Query *query)
+{
+	check_sublinks(c, query);
+	if (!query_streams(query))
+		return;
+	check_clauses(c, query);
+	if (query->setOperations)
+	{
+		check_set_operation(c, query, query->setOperations);
+		check_legs(c, query);
+	}
+	else
+		check_from(c, query);
+	if (query->distinctClause)
+		check_distinct(c, query);
+	if (query->limitCount)
+		check_limit(c, query);
+	if (query->sortClause)
+		check_order(c, query);
+}
+
+static bool
+check_walker(Node *node, Compile *c)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+	{
+		check_level(c, (Query *) node);
+		return query_tree_walker((Query *) node, check_walker, c, 0);
+	}
+	return expression_tree_walker(node, check_walker, c);
+}
+
+void
+check_query(Compile *c, Query *query)
+{
+	check_walker((Node *) query, c);
+}
+
+/* ---- volatile functions below state ---- */
+
+typedef struct VolatileContext
+{
+	Oid function;
+	int location;
+} VolatileContext;
+
+static bool
+is_volatile(Oid function, void *context)
+{
+	if (func_volatile(function) != PROVOLATILE_VOLATILE)
+		return false;
+	((VolatileContext *) context)->function = function;
+	return true;
+}
+
+static bool
+volatile_walker(Node *node, VolatileContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, is_volatile, context))
+	{
+		context->location = exprLocation(node);
+		return true;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, volatile_walker, context, 0);
+	return expression_tree_walker(node, volatile_walker, context);
+}
+
+void
+check_not_volatile(Compile *c, Query *stage, const char *operator_name)
+{
+	VolatileContext context = {InvalidOid, -1};
+
+	if (!volatile_walker((Node *) stage, &context))
+		return;
+	ereport(ERROR, (errcode(REFUSE), errmsg("volatile function %s cannot be used below %s of a stream", get_func_name(context.function), operator_name),
+					errdetail("State is built from its results; a batch that is repeated after a failure would build another one."),
+					errhint("Use a function of the row, or stream.batch_time() and stream.batch_id(); above the aggregate it is fine."),
+					check_position(c, context.location)));
+}
+
+/* ---- what is left for the sink ---- */
+
+typedef struct SourceContext
+{
+	bool found;
+} SourceContext;
+
+static bool
+reads_source_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+		return rte_is_source((RangeTblEntry *) node);
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, reads_source_walker, context, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, reads_source_walker, context);
+}
+
+void
+check_output(Compile *c, Query *final)
+{
+	if (c->mode == OUTPUT_COMPLETE && reads_source_walker((Node *) final, NULL))
+		ereport(ERROR, (errcode(REFUSE), errmsg("output mode complete needs an aggregate over the stream"),
+						errdetail("The whole result is written with every batch; without an aggregate that would be the whole stream."),
+						errhint("Use output mode append.")));
+}

@@ -1,0 +1,82 @@
+/*
+ * compile.c: a SELECT becomes stages and operators.
+ * Levels are cut depth first, so that operators come in the order of execution: what is left of the top level at the end is the last stage, for the sink.
+ */
+#include "plan/internal.h"
+
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/memutils.h"
+
+int
+cut_add_stage(Compile *c, Query *query, int feeds, int input)
+{
+	Stage *stage = palloc0(sizeof(Stage));
+
+	stage->query = query;
+	stage->feeds = feeds;
+	stage->input = input;
+	stage->reads = tree_operators_read(query);
+	c->plan->stages = lappend(c->plan->stages, stage);
+	return list_length(c->plan->stages) - 1;
+}
+
+/* Subqueries first; then what is stateful at this level. */
+void
+cut_query(Compile *c, Level *level)
+{
+	ListCell *lc;
+
+	if (!query_streams(level->query))
+		return;
+	foreach (lc, level->query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY)
+		{
+			Level below = {rte->subquery, level};
+
+			cut_query(c, &below);
+		}
+	}
+	if (query_aggregates(level->query))
+		cut_aggregate(c, level);
+}
+
+static void
+note_watermarks(StreamPlan *plan)
+{
+	ListCell *lc;
+
+	foreach (lc, plan->operators)
+		plan->uses_watermark |= ((OperatorSpec *) lfirst(lc))->has_watermark;
+}
+
+StreamPlan *
+plan_compile(Query *query, const char *source_text, OutputMode mode, const QueryOptions *options, Sink *sink)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream plan", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	StreamPlan *plan = palloc0(sizeof(StreamPlan));
+	Compile c = {.plan = plan, .source_text = source_text, .mode = mode, .options = options};
+	Level top = {NULL, NULL};
+
+	plan->context = context;
+	plan->source_text = source_text ? pstrdup(source_text) : NULL;
+	top.query = prepare_query(&c, query);
+	plan->analyzed = copyObject(top.query);
+	check_query(&c, top.query);
+	cut_query(&c, &top);
+	check_output(&c, top.query);
+	shape_build(&c, &top);
+	tree_drop_unused_ctes(top.query);
+	cut_add_stage(&c, top.query, -1, 0);
+	plan->stateful = plan->operators != NIL;
+	plan->signature = signature_combine(plan->operators);
+	note_watermarks(plan);
+	if (sink)
+		plan_stages(plan, sink);
+	MemoryContextSwitchTo(old);
+	return plan;
+}

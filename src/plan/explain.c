@@ -1,0 +1,135 @@
+/*
+ * explain.c: the lines of stream.explain_query: what is remembered, when it is let go, and how Postgres runs each stage.
+ */
+#include "plan/internal.h"
+
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "sink/sink.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/ruleutils.h"
+#include "utils/queryenvironment.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+static char *
+interval_text(int64 us)
+{
+	Interval interval = {.time = us};
+
+	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
+}
+
+static char *
+describe_source(SourceDef *def)
+{
+	if (def->event_time == 0)
+		return psprintf("Source %s (%s), no event time", def->name, def->ops->kind);
+	if (def->watermark_delay < 0)
+		return psprintf("Source %s (%s), event time %s, no watermark", def->name, def->ops->kind,
+						NameStr(TupleDescAttr(def->desc, def->event_time - 1)->attname));
+	return psprintf("Source %s (%s), event time %s, watermark %s behind", def->name, def->ops->kind,
+					NameStr(TupleDescAttr(def->desc, def->event_time - 1)->attname), interval_text(def->watermark_delay));
+}
+
+static char *
+column_names(TupleDesc desc, int from, int to)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	for (int i = from; i < to; i++)
+		appendStringInfo(&out, "%s%s", i > from ? ", " : "", quote_identifier(NameStr(TupleDescAttr(desc, i)->attname)));
+	return out.data;
+}
+
+static List *
+describe_aggregate(AggregateSpec *spec)
+{
+	OperatorSpec *base = &spec->base;
+	List *lines = list_make1(psprintf("Operator %d: %s (aggregate)", base->id, base->ops->name));
+
+	if (spec->nkeys > 0)
+		lines = lappend(lines, psprintf("  Keys: %s", column_names(base->output, 0, spec->nkeys)));
+	if (spec->calls != NIL)
+		lines = lappend(lines, psprintf("  Aggregates: %s", column_names(base->output, spec->nkeys, base->output->natts)));
+	if (base->output_mode == OUTPUT_COMPLETE)
+		lines = lappend(lines, "  State: every group is kept and written with each batch");
+	else if (!base->has_watermark)
+		lines = lappend(lines, "  State: grows with the number of groups; no event time with a watermark among the keys");
+	else
+		lines = lappend(lines, psprintf("  State: a group is %s and let go once the watermark has passed its end; rows that come later are dropped and counted",
+										base->output_mode == OUTPUT_APPEND ? "written" : "closed"));
+	return lines;
+}
+
+/* Empty relations in place of what operators will hand on: the executor wants to see them even to explain. */
+static QueryEnvironment *
+explain_environment(StreamPlan *plan)
+{
+	QueryEnvironment *environment = create_queryEnv();
+	ListCell *lc;
+
+	foreach (lc, plan->operators)
+	{
+		OperatorSpec *spec = lfirst(lc);
+		EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+
+		relation->md.name = stage_relation_name(spec->id);
+		relation->md.tupdesc = spec->output;
+		relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+		relation->reldata = tuplestore_begin_heap(false, false, work_mem);
+		register_ENR(environment, relation);
+	}
+	return environment;
+}
+
+static List *
+describe_stage_plan(StreamPlan *plan, Stage *stage)
+{
+	ExplainState *es = NewExplainState();
+	QueryDesc *desc;
+	List *lines = NIL;
+	char *line, *rest;
+
+	es->format = EXPLAIN_FORMAT_TEXT;
+	es->costs = false;
+	es->verbose = false;
+	desc = CreateQueryDesc(stage->planned, plan->source_text ? plan->source_text : "", GetActiveSnapshot(), InvalidSnapshot,
+						   None_Receiver, NULL, explain_environment(plan), 0);
+	ExecutorStart(desc, EXEC_FLAG_EXPLAIN_ONLY);
+	ExplainBeginOutput(es);
+	ExplainPrintPlan(es, desc);
+	ExplainEndOutput(es);
+	ExecutorEnd(desc);
+	FreeQueryDesc(desc);
+	for (line = strtok_r(es->str->data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		lines = lappend(lines, psprintf("  %s", line));
+	return lines;
+}
+
+List *
+plan_explain(StreamPlan *plan)
+{
+	List *lines = NIL;
+	ListCell *lc;
+
+	foreach (lc, plan->sources)
+		lines = lappend(lines, describe_source(lfirst(lc)));
+	foreach (lc, plan->stages)
+	{
+		Stage *stage = lfirst(lc);
+
+		lines = lappend(lines, stage->feeds < 0 ? psprintf("Stage %d, into the sink:", foreach_current_index(lc)) :
+												  psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
+		if (stage->planned)
+			lines = list_concat(lines, describe_stage_plan(plan, stage));
+		if (stage->feeds >= 0)
+			lines = list_concat(lines, describe_aggregate(list_nth(plan->operators, stage->feeds)));
+	}
+	return lines;
+}

@@ -1,0 +1,119 @@
+/*
+ * internal.h: what the files of plan/ share while a query is compiled.
+ *
+ * prepare.c makes the tree ready (rewritten, sources marked, times replaced, streaming CTEs inlined), check.c refuses, cut.c takes stateful
+ * levels out, lineage.c answers where a column comes from, signature.c writes down what saved state depends on.
+ */
+#ifndef STREAM_PLAN_INTERNAL_H
+#define STREAM_PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+/* A query with those around it: Vars with varlevelsup look upwards. */
+typedef struct Level
+{
+	Query *query;
+	struct Level *parent;
+} Level;
+
+/* An event-time column of the FROM list it enters by; two of one source (a self-join) are two columns. */
+typedef struct EventColumn
+{
+	RangeTblEntry *rte;
+	AttrNumber attno;
+	SourceDef *source;
+} EventColumn;
+
+/* What an expression says about event time. */
+typedef enum LineageKind
+{
+	LINEAGE_NONE,
+	LINEAGE_INSTANT, /* a timestamp: the event time, the end of a window, the start of a bucket */
+	LINEAGE_WINDOW	 /* a range that covers the event time */
+} LineageKind;
+
+typedef struct Lineage
+{
+	LineageKind kind;
+	Expr *closes;		/* timestamptz over the value (a CaseTestExpr): nothing for it can come once the watermark has reached this */
+	Expr *direct;		/* the same over the expression's own Vars, where that is cheaper; else NULL */
+	Expr *at_end;		/* windows: `closes` over the window's upper bound */
+	Interval *length;	/* windows: where all are equally long, else NULL */
+	bool has_watermark;
+	bool session;		/* stems from stream.session: its bounds depend on other rows */
+	List *columns;		/* EventColumn */
+} Lineage;
+
+/* What the levels above an operator need to know of its output. */
+typedef struct OperatorOutput
+{
+	int nkeys;
+	Lineage *lineage; /* per output column */
+} OperatorOutput;
+
+typedef struct Compile
+{
+	StreamPlan *plan;
+	const char *source_text;
+	OutputMode mode;
+	const QueryOptions *options;
+	List *outputs; /* OperatorOutput, as plan->operators */
+} Compile;
+
+/* Where a column of a FROM item comes from. */
+typedef struct Origin
+{
+	Level *level;
+	Node *expr;
+} Origin;
+
+/* ---- prepare.c ---- */
+extern Query *prepare_query(Compile *c, Query *query);
+extern SourceDef *prepare_find_source(Compile *c, Oid relid);
+/* Functions of ours by name: is this schema stream's `name`? */
+extern bool is_stream_function(Oid funcid, const char *name);
+
+/* ---- tree.c: walking ---- */
+extern bool rte_is_source(RangeTblEntry *rte);
+extern int rte_operator(RangeTblEntry *rte);	   /* index of the operator an ephemeral relation stands for; -1: none */
+extern bool query_has_source(Query *query);		   /* anywhere inside, sublinks too */
+extern bool query_streams(Query *query);		   /* rows of a stream come out of its FROM (sublinks do not count) */
+extern bool rte_streams(RangeTblEntry *rte);
+extern bool query_is_aggregated(Query *query);	   /* all streams in its FROM pass an aggregate, here or below */
+extern bool query_aggregates(Query *query);		   /* aggregates at this level */
+extern List *tree_streams_in_from(Query *query);   /* int list: range table indexes of streaming FROM items */
+extern List *tree_operators_read(Query *query);	   /* int list: operators whose output is read inside */
+extern List *tree_origins(Level *level, Var *var); /* Origin: several for UNION ALL; NIL when the column is a relation's own */
+extern RangeTblEntry *tree_var_rte(Level *level, Var *var, Level **at);
+extern void tree_drop_unused_ctes(Query *query);
+extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
+
+/* ---- check.c ---- */
+extern void check_query(Compile *c, Query *query);			/* before cutting */
+extern void check_not_volatile(Compile *c, Query *stage, const char *operator_name);
+extern void check_output(Compile *c, Query *final);			/* after cutting: what may go to the sink in this mode */
+extern int check_position(Compile *c, int location);		/* for ereport: where in the query's text */
+
+/* ---- compile.c ---- */
+extern void cut_query(Compile *c, Level *level);
+extern int cut_add_stage(Compile *c, Query *query, int feeds, int input);
+
+/* ---- aggregate.c ---- */
+extern void cut_aggregate(Compile *c, Level *level);
+
+/* ---- lineage.c ---- */
+extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
+extern Expr *lineage_apply(Expr *closes, Expr *value); /* puts the value into a `closes` */
+extern bool lineage_same_columns(List *a, List *b);
+
+/* ---- shape.c ---- */
+extern void shape_build(Compile *c, Level *final);
+
+/* ---- signature.c ---- */
+extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);
+extern char *signature_expression(Compile *c, Level *level, Node *expr);
+extern Jsonb *signature_combine(List *operators);
+
+#define REFUSE ERRCODE_FEATURE_NOT_SUPPORTED
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * shape.c: what the sink is told of the rows to come: columns, and in update mode the key rows replace each other by.
+ * The key is every output column that says which group a row belongs to: no aggregate in it, nothing that changes with the batch.
+ */
+#include "plan/internal.h"
+
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+
+/* What an output column is made of. */
+typedef struct Facts
+{
+	Compile *c;
+	Level *level;
+	int depth;		 /* levels of sublinks entered */
+	bool key;		 /* a group key */
+	bool aggregate;	 /* an aggregate's result */
+	bool changing;	 /* the batch's time or number, a volatile function */
+} Facts;
+
+static bool facts_walker(Node *node, Facts *facts);
+
+static void
+facts_of_rte(RangeTblEntry *rte, Facts *facts)
+{
+	(void) facts_walker((Node *) rte->functions, facts);
+	(void) facts_walker((Node *) rte->values_lists, facts);
+}
+
+static void
+facts_of_var(Var *var, Facts *facts)
+{
+	Var here = *var;
+	List *origins;
+	Level *at = NULL;
+	RangeTblEntry *rte;
+	ListCell *lc;
+	int index;
+
+	here.varlevelsup -= facts->depth;
+	rte = tree_var_rte(facts->level, &here, &at);
+	if (rte == NULL)
+		return;
+	index = rte_operator(rte);
+	if (index >= 0)
+	{
+		OperatorOutput *output = list_nth(facts->c->outputs, index);
+
+		facts->key |= here.varattno > 0 && here.varattno <= output->nkeys;
+		facts->aggregate |= here.varattno == 0 || here.varattno > output->nkeys;
+		return;
+	}
+	origins = tree_origins(facts->level, &here);
+	if (origins == NIL)
+		facts_of_rte(rte, facts);
+	foreach (lc, origins)
+	{
+		Origin *origin = lfirst(lc);
+		Facts below = {.c = facts->c, .level = origin->level};
+
+		(void) facts_walker(origin->expr, &below);
+		facts->key |= below.key;
+		facts->aggregate |= below.aggregate;
+		facts->changing |= below.changing;
+	}
+}
+
+static bool
+facts_walker(Node *node, Facts *facts)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		if ((int) ((Var *) node)->varlevelsup >= facts->depth)
+			facts_of_var((Var *) node, facts);
+		return false;
+	}
+	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXTERN)
+		facts->changing = true;
+	if (IsA(node, Query))
+	{
+		bool result;
+
+		facts->depth++;
+		result = query_tree_walker((Query *) node, facts_walker, facts, 0);
+		facts->depth--;
+		return result;
+	}
+	return expression_tree_walker(node, facts_walker, facts);
+}
+
+static Facts
+facts_of(Compile *c, Level *level, Node *expr)
+{
+	Facts facts = {.c = c, .level = level};
+
+	(void) facts_walker(expr, &facts);
+	facts.changing |= contain_volatile_functions(expr);
+	return facts;
+}
+
+/* ---- is the key unique? ---- */
+
+/* The one FROM item of a level that neither multiplies nor merges rows; NULL when there is more to it. */
+static RangeTblEntry *
+single_input(Query *query)
+{
+	if (query->setOperations || query->hasTargetSRFs || list_length(query->jointree->fromlist) != 1 ||
+		!IsA(linitial(query->jointree->fromlist), RangeTblRef))
+		return NULL;
+	return rt_fetch(linitial_node(RangeTblRef, query->jointree->fromlist)->rtindex, query->rtable);
+}
+
+/* Follows a plain column down to the operator's; 0 when it is anything else. */
+static AttrNumber
+plain_operator_column(Query *query, Node *expr)
+{
+	RangeTblEntry *rte = single_input(query);
+
+	if (rte == NULL || !IsA(expr, Var) || ((Var *) expr)->varlevelsup > 0 || ((Var *) expr)->varattno <= 0)
+		return 0;
+	if (rte_operator(rte) >= 0)
+		return ((Var *) expr)->varattno;
+	if (rte->rtekind == RTE_SUBQUERY)
+		return plain_operator_column(rte->subquery, (Node *) get_tle_by_resno(rte->subquery->targetList, ((Var *) expr)->varattno)->expr);
+	return 0;
+}
+
+static int
+operator_below(Query *query)
+{
+	RangeTblEntry *rte = single_input(query);
+
+	if (rte == NULL)
+		return -1;
+	return rte->rtekind == RTE_SUBQUERY ? operator_below(rte->subquery) : rte_operator(rte);
+}
+
+static bool
+key_is_unique(Compile *c, Query *final)
+{
+	int index = operator_below(final);
+	Bitmapset *seen = NULL;
+	ListCell *lc;
+
+	if (index < 0)
+		return false;
+	foreach (lc, final->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+
+		if (!tle->resjunk)
+			seen = bms_add_member(seen, plain_operator_column(final, (Node *) tle->expr));
+	}
+	for (int i = 1; i <= ((OperatorOutput *) list_nth(c->outputs, index))->nkeys; i++)
+		if (!bms_is_member(i, seen))
+			return false;
+	return true;
+}
+
+/* ---- update mode ---- */
+
+static bool
+union_of_aggregates(Query *query)
+{
+	ListCell *lc;
+
+	if (query->setOperations)
+		return true;
+	foreach (lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && tree_operators_read(rte->subquery) != NIL && union_of_aggregates(rte->subquery))
+			return true;
+	}
+	return false;
+}
+
+static void
+find_update_key(Compile *c, Level *final, SinkShape *shape)
+{
+	ListCell *lc;
+	bool grouped = false, keys_shown = false;
+
+	foreach (lc, c->outputs)
+		grouped |= ((OperatorOutput *) lfirst(lc))->nkeys > 0;
+	if (union_of_aggregates(final->query))
+		ereport(ERROR, (errcode(REFUSE), errmsg("UNION ALL over aggregates is not supported in output mode update"),
+						errdetail("Groups of its branches that have equal keys would replace each other."),
+						errhint("Write one query per branch, or aggregate above the UNION ALL.")));
+	foreach (lc, final->query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		Facts facts;
+
+		if (tle->resjunk)
+			continue;
+		facts = facts_of(c, final, (Node *) tle->expr);
+		keys_shown |= facts.key && !facts.aggregate;
+		if (!facts.aggregate && !facts.changing)
+			shape->key = bms_add_member(shape->key, tle->resno);
+	}
+	if (grouped && !keys_shown)
+		ereport(ERROR, (errcode(REFUSE), errmsg("none of the GROUP BY keys is in the output of the query"),
+						errdetail("In output mode update rows replace earlier ones with the same key."),
+						errhint("Add the GROUP BY keys to the SELECT list.")));
+	shape->key_is_unique = key_is_unique(c, final->query);
+}
+
+void
+shape_build(Compile *c, Level *final)
+{
+	SinkShape *shape = &c->plan->shape;
+
+	shape->desc = ExecCleanTypeFromTL(final->query->targetList);
+	shape->mode = c->mode;
+	shape->aggregated = c->plan->operators != NIL;
+	if (c->mode == OUTPUT_UPDATE && shape->aggregated)
+		find_update_key(c, final, shape);
+}
