@@ -10,7 +10,7 @@ DATA = $(wildcard sql/stream_ext--*--*.sql)
 DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql
 DOCS = $(wildcard doc/*.md)
 
-PG_CPPFLAGS = -I$(CURDIR)/src $(shell pkg-config --cflags rdkafka 2>/dev/null)
+PG_CPPFLAGS = -I$(CURDIR)/src -DSTREAM_VERSION='"$(EXTVERSION)"' $(shell pkg-config --cflags rdkafka 2>/dev/null)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 SHLIB_LINK = -lrdkafka -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
 EXTRA_CLEAN = build

@@ -87,6 +87,30 @@ query_run_store(int64 query_id, const QueryRun *run)
 	heap_scan_end(scan);
 }
 
+List *
+query_runs_wanted(void)
+{
+	HeapScan *scan = heap_scan_begin("query_run", "query_run_pkey", 0, NULL, false);
+	Datum v[RUN_COLUMNS];
+	bool n[RUN_COLUMNS];
+	List *wanted = NIL;
+
+	while (heap_scan_next(scan, v, n))
+	{
+		WantedRun *run;
+
+		if (!DatumGetBool(v[RUN_WANTED]))
+			continue;
+		run = palloc0(sizeof(WantedRun));
+		run->query_id = DatumGetInt64(v[RUN_QUERY]);
+		if (!n[RUN_ID])
+			strlcpy(run->run_id, DatumGetCString(DirectFunctionCall1(uuid_out, v[RUN_ID])), sizeof(run->run_id));
+		wanted = lappend(wanted, run);
+	}
+	heap_scan_end(scan);
+	return wanted;
+}
+
 char *
 query_run_new_id(void)
 {

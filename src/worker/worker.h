@@ -14,6 +14,14 @@ extern bool worker_try_lock_run(int64 query_id);
 
 /* ereport unless the query's owner may log in and connect to this database. */
 extern void worker_check_owner(StreamQuery *query);
+/* The same as a message, NULL: may run. */
+extern const char *worker_owner_problem(StreamQuery *query, int *sqlstate);
+
+/* Set by _PG_init: the launcher is there and will be after a restart. */
+extern void worker_set_preloaded(bool preloaded);
+extern bool worker_is_preloaded(void);
+/* Now, not at commit: somebody should look at stream.query_run of that database. Never fails. */
+extern void worker_ask_supervisor(Oid database);
 
 /* wanted = true; at commit somebody is poked to start it. Checks the owner, warns when the library is not preloaded. */
 extern void worker_request_start(int64 query_id);
@@ -29,6 +37,8 @@ extern bool worker_is_running(int64 query_id);
 extern bool worker_wait_idle(int64 query_id);
 /* The query's worker is this process. */
 extern bool worker_is_me(int64 query_id);
+/* This process runs some query's batches in the background. */
+extern bool worker_in_worker(void);
 /* Raises the stored error of a failed query, with its own SQLSTATE. */
 extern void worker_raise_error(const char *name, const QueryRun *run) pg_attribute_noreturn();
 

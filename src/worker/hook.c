@@ -1,0 +1,194 @@
+/*
+ * hook.c: a connected worker blocks DROP DATABASE and its kin: stop the workers of that database first, let them come back afterwards.
+ * Statement → which database must be free, and may this role ask for it? → block → the statement → end of transaction → unblock.
+ * COMMIT PREPARED brings rows without a commit callback of the transaction that wrote them: everybody looks.
+ */
+#include "worker/hook.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/value.h"
+#include "tcop/utility.h"
+#include "util/wakeup.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+#include "worker/status.h"
+#include "worker/worker.h"
+
+static ProcessUtility_hook_type next_utility = NULL;
+static object_access_hook_type next_access = NULL;
+static Oid blocked = InvalidOid;
+
+/* ---- block and unblock ---- */
+
+static void
+unblock_at_end(XactEvent event, void *arg)
+{
+	Oid database = blocked;
+
+	if (!OidIsValid(database) || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+		return;
+	blocked = InvalidOid;
+	/* Whatever became of it: the launcher finds out whether the database is still there, a supervisor whether the extension is. */
+	if (status_unblock_database(database) && worker_is_preloaded())
+		worker_ask_supervisor(database);
+}
+
+static void
+block(Oid database)
+{
+	static bool registered = false;
+
+	if (blocked == database)
+		return;
+	if (worker_in_worker())
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("a streaming query cannot drop or change what it runs in")));
+	if (!registered)
+		RegisterXactCallback(unblock_at_end, NULL);
+	registered = true;
+	blocked = database;
+	status_block_database(database);
+}
+
+/* ---- which database must be free ---- */
+
+static bool
+database_is_template(Oid database)
+{
+	HeapTuple tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	bool is_template = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return is_template;
+}
+
+static bool
+may_create_databases(void)
+{
+	HeapTuple tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	bool may = superuser() || (HeapTupleIsValid(tuple) && ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb);
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return may;
+}
+
+/* Only who may do it anyway stops anybody's queries. */
+static Oid
+owned_database(const char *name)
+{
+	Oid database = name ? get_database_oid(name, true) : InvalidOid;
+
+	return OidIsValid(database) && pg_database_ownercheck(database, GetUserId()) ? database : InvalidOid;
+}
+
+static char *
+option_text(List *options, const char *name)
+{
+	ListCell *cell;
+
+	foreach (cell, options)
+	{
+		DefElem *option = lfirst(cell);
+
+		if (strcmp(option->defname, name) == 0 && option->arg)
+			return defGetString(option);
+	}
+	return NULL;
+}
+
+static Oid
+template_database(CreatedbStmt *stmt)
+{
+	char *name = option_text(stmt->options, "template");
+	Oid database = get_database_oid(name ? name : "template1", true);
+
+	if (!OidIsValid(database) || !may_create_databases())
+		return InvalidOid;
+	return database_is_template(database) || pg_database_ownercheck(database, GetUserId()) ? database : InvalidOid;
+}
+
+static bool
+drops_extension(DropStmt *stmt)
+{
+	Oid extension = get_extension_oid("stream_ext", true);
+	ListCell *cell;
+
+	if (stmt->removeType != OBJECT_EXTENSION || !OidIsValid(extension) || !pg_extension_ownercheck(extension, GetUserId()))
+		return false;
+	foreach (cell, stmt->objects)
+	{
+		if (strcmp(strVal(lfirst(cell)), "stream_ext") == 0)
+			return true;
+	}
+	return false;
+}
+
+static Oid
+database_to_free(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_DropdbStmt:
+			return owned_database(((DropdbStmt *) stmt)->dbname);
+		case T_CreatedbStmt:
+			return template_database((CreatedbStmt *) stmt);
+		case T_AlterDatabaseStmt: /* moving to another tablespace */
+			return option_text(((AlterDatabaseStmt *) stmt)->options, "tablespace") ? owned_database(((AlterDatabaseStmt *) stmt)->dbname)
+																					: InvalidOid;
+		case T_RenameStmt:
+			return ((RenameStmt *) stmt)->renameType == OBJECT_DATABASE ? owned_database(((RenameStmt *) stmt)->subname) : InvalidOid;
+		case T_DropStmt:
+			return drops_extension((DropStmt *) stmt) ? MyDatabaseId : InvalidOid;
+		default:
+			return InvalidOid;
+	}
+}
+
+/* ---- hooks ---- */
+
+static void
+hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *env, DestReceiver *dest, QueryCompletion *completion)
+{
+	Node *stmt = pstmt->utilityStmt;
+	bool prepared = IsA(stmt, TransactionStmt) && ((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED;
+	Oid database = IsTransactionState() && !IsAbortedTransactionBlockState() ? database_to_free(stmt) : InvalidOid;
+
+	if (OidIsValid(database))
+		block(database);
+	if (next_utility)
+		next_utility(pstmt, query, read_only_tree, context, params, env, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, completion);
+	if (prepared)
+		wakeup_all();
+}
+
+/* DROP SCHEMA … CASCADE, DROP OWNED and the like reach the extension by dependency. */
+static void
+hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
+{
+	if (next_access)
+		next_access(access, class, object, sub, arg);
+	if (access == OAT_DROP && class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
+		block(MyDatabaseId);
+}
+
+void
+hook_install(void)
+{
+	next_utility = ProcessUtility_hook;
+	ProcessUtility_hook = hook_utility;
+	next_access = object_access_hook;
+	object_access_hook = hook_access;
+}

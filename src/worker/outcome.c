@@ -1,0 +1,107 @@
+/*
+ * outcome.c: how a worker's run goes, written into stream.query_run by the worker itself; what it cannot tell, its supervisor does.
+ * Lock the row → still wanted? → write → commit → wake those who wait.
+ */
+#include "worker/outcome.h"
+
+#include "access/xact.h"
+#include "metadata/query.h"
+#include "util/clock.h"
+#include "worker/event.h"
+#include "worker/failure.h"
+#include "worker/status.h"
+#include "worker/worker.h"
+
+static bool
+outcome_begin(int64 query_id, QueryRun *run)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	worker_lock_run(query_id);
+	query_run_load(query_id, run);
+	return run->exists && run->wanted;
+}
+
+static bool
+outcome_end(bool wanted)
+{
+	CommitTransactionCommand();
+	status_changed();
+	return wanted;
+}
+
+bool
+outcome_running(int64 query_id, int64 last_batch, bool *had_failures)
+{
+	QueryRun run;
+	bool wanted = outcome_begin(query_id, &run);
+
+	if (wanted)
+	{
+		*had_failures = run.failures > 0 || run.error;
+		run.status = "running";
+		run.retry_at = 0;
+		query_run_store(query_id, &run);
+		event_notify(query_id, "start", last_batch);
+	}
+	return outcome_end(wanted);
+}
+
+bool
+outcome_succeeded(int64 query_id)
+{
+	QueryRun run;
+	bool wanted = outcome_begin(query_id, &run);
+
+	if (wanted)
+	{
+		run.status = "running";
+		run.failures = 0;
+		run.sqlstate = run.error = NULL;
+		run.retry_at = 0;
+		query_run_store(query_id, &run);
+	}
+	return outcome_end(wanted);
+}
+
+bool
+outcome_failed(int64 query_id, const ErrorData *error, int64 delay_us, int64 last_batch)
+{
+	QueryRun run;
+	bool wanted = outcome_begin(query_id, &run);
+
+	if (wanted)
+	{
+		bool final = delay_us < 0;
+
+		run.wanted = !final;
+		run.status = final ? "failed" : "restarting";
+		run.failures++;
+		run.sqlstate = pstrdup(unpack_sql_state(error->sqlerrcode));
+		run.error = failure_text(error);
+		run.retry_at = final ? 0 : clock_now() + delay_us;
+		query_run_store(query_id, &run);
+		if (final)
+			event_notify(query_id, "termination", last_batch);
+	}
+	return outcome_end(wanted);
+}
+
+bool
+outcome_finished(int64 query_id, int64 last_batch)
+{
+	QueryRun run;
+	bool wanted = outcome_begin(query_id, &run);
+
+	if (wanted)
+	{
+		run.wanted = false;
+		run.status = "finished";
+		run.failures = 0;
+		run.sqlstate = run.error = NULL;
+		run.retry_at = 0;
+		query_run_store(query_id, &run);
+		event_notify(query_id, "termination", last_batch);
+	}
+	return outcome_end(wanted);
+}

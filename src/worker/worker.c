@@ -1,0 +1,405 @@
+/*
+ * worker.c: the process that runs one query, connected as its owner.
+ * Open → trigger due? → batch → … → wait → …; an error aborts the batch, is recorded, backed off, and the same batch comes again.
+ * One PG_TRY for all of it. Between triggers: no transaction, no snapshot, no lock but the query's own.
+ */
+#include "worker/supervisor.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "batch/batch.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
+#include "util/clock.h"
+#include "util/wakeup.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "worker/event.h"
+#include "worker/failure.h"
+#include "worker/outcome.h"
+#include "worker/status.h"
+#include "worker/trigger.h"
+#include "worker/wait.h"
+#include "worker/worker.h"
+
+#define DEFAULT_MAX_RETRIES 5
+#define REST_US (10 * INT64CONST(1000))
+#define RECORD_AGAIN_US INT64CONST(1000000)
+#define RECORD_ATTEMPTS 10
+
+typedef struct Worker
+{
+	WorkerLaunch launch;
+	MemoryContext context;	   /* of the worker */
+	MemoryContext query_context; /* reset when the query is opened anew */
+	char *name;
+	StreamQuery *query;		   /* NULL: to be loaded and opened */
+	QueryRuntime *rt;		   /* NULL: to be opened */
+	bool announced;			   /* the row says running */
+	bool locked;			   /* the session holds the query's lock; an abort lets go of it */
+	bool news;				   /* something may be there to be read */
+	bool busy;				   /* no trigger has found nothing since the last batch */
+	TimestampTz last_trigger;  /* 0: not yet */
+	int64 last_trigger_mono;
+	ErrorData *error;		   /* not recorded yet */
+	int record_attempts;
+	int failures;			   /* in a row */
+	int lasting_failures;	   /* of those, not transient: max_retries limits them */
+	bool forgive;			   /* the row knows of failures: clear them after the first success */
+} Worker;
+
+static Worker self;
+
+bool
+worker_is_me(int64 query_id)
+{
+	return self.launch.query_id == query_id && query_id != 0;
+}
+
+bool
+worker_in_worker(void)
+{
+	return self.launch.query_id != 0;
+}
+
+/* ---- start ---- */
+
+#if defined(__linux__) && defined(SIGPWR)
+/* The kernel's word that the postmaster is dead: a batch in the middle of its work must hear of it too, not only a sleeping one. */
+static void
+postmaster_died(int signal)
+{
+	int save_errno = errno;
+
+	postmaster_possibly_dead = true;
+	InterruptPending = true;
+	ProcDiePending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+#endif
+
+static void
+worker_detach(int code, Datum arg)
+{
+	status_worker_detach();
+}
+
+static void
+setting_force(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+}
+
+static void
+worker_setup(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+#if defined(__linux__) && defined(SIGPWR)
+	pqsignal(SIGPWR, postmaster_died);
+#endif
+	memcpy(&self.launch, MyBgworkerEntry->bgw_extra, sizeof(WorkerLaunch));
+	/* Before the connection, so that it runs after the connection is closed: a free slot means that nothing is left of us. */
+	before_shmem_exit(worker_detach, (Datum) 0);
+	if (!status_worker_attach(DatumGetInt32(arg), self.launch.launch))
+		proc_exit(0);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(self.launch.database, self.launch.owner, 0);
+
+	setting_force("jit", "off");
+	setting_force("default_transaction_read_only", "off");
+	setting_force("default_transaction_isolation", "read committed");
+	setting_force("default_transaction_deferrable", "off");
+	self.name = "?";
+	self.context = AllocSetContextCreate(TopMemoryContext, "stream worker", ALLOCSET_DEFAULT_SIZES);
+	self.query_context = AllocSetContextCreate(self.context, "stream worker query", ALLOCSET_DEFAULT_SIZES);
+	self.news = self.busy = true;
+}
+
+/* ---- open ---- */
+
+static void
+worker_close(Worker *w)
+{
+	QueryRuntime *rt = w->rt;
+
+	w->rt = NULL;
+	w->query = NULL;
+	if (rt)
+		runtime_close(rt);
+	wakeup_unsubscribe_all();
+	MemoryContextReset(w->query_context);
+}
+
+static void
+transaction_begin(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+transaction_end(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+static void
+worker_lock(Worker *w)
+{
+	if (!query_lock(w->launch.query_id, true))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is being run by another session", w->query->name)));
+	w->locked = true;
+}
+
+static void
+worker_load(Worker *w)
+{
+	MemoryContext old = MemoryContextSwitchTo(w->query_context);
+
+	w->query = query_load_by_id(w->launch.query_id, false);
+	MemoryContextSwitchTo(old);
+	w->name = MemoryContextStrdup(w->context, w->query->name);
+	setting_force("application_name", psprintf("stream_ext: %s", w->name));
+	if (w->query->owner != GetSessionUserId())
+		ereport(FATAL, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("streaming query \"%s\" has a new owner", w->query->name)));
+}
+
+/* Also after an abort, which let go of the lock: somebody else may have moved on, but the logs are read again in that case. */
+static void
+worker_open(Worker *w)
+{
+	pgstat_report_activity(STATE_RUNNING, "opening the query");
+	transaction_begin();
+	if (w->query == NULL)
+		worker_load(w);
+	if (!w->locked)
+		worker_lock(w);
+	if (w->rt == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(w->query_context);
+
+		query_apply_settings(w->query);
+		w->rt = runtime_open(w->query, true);
+		w->rt->ignore_limits = w->query->trigger.kind == TRIGGER_ONCE;
+		if (w->query->trigger.kind == TRIGGER_AVAILABLE_NOW)
+			runtime_fix_ends(w->rt);
+		MemoryContextSwitchTo(old);
+		w->news = true;
+	}
+	transaction_end();
+}
+
+/* ---- run ---- */
+
+/* One trigger. True: a batch ran; false: there was nothing to do. */
+static bool
+worker_fire(Worker *w)
+{
+	int64 wakes = status_trigger_begins();
+	bool ran;
+
+	(void) wakeup_take(); /* before looking: what comes later shows up again */
+	w->news = false;
+	w->last_trigger = clock_now();
+	w->last_trigger_mono = clock_monotonic_us();
+	pgstat_report_activity(STATE_RUNNING, "batch");
+	ran = batch_run(w->rt);
+	if (ran)
+	{
+		status_batch_done(w->rt->last_batch, w->rt->last_batch_at, w->rt->last_duration_us, w->rt->last_rows);
+		batch_housekeeping(w->rt);
+		event_note_progress(w->rt->last_batch);
+		w->news = w->busy = true;
+	}
+	else if (w->busy)
+	{
+		event_note_idle(w->rt->last_batch);
+		w->busy = false;
+	}
+	status_trigger_ends(ran, wakes);
+	(void) event_send_due(w->launch.query_id);
+	return ran;
+}
+
+/* Microseconds until the next trigger; 0: now, -1: when data comes. */
+static int64
+trigger_wait(Worker *w)
+{
+	TriggerDef *trigger = &w->query->trigger;
+	TimestampTz now = clock_now();
+	int64 wait;
+
+	if (status_wakes_pending() > 0)
+		return 0;
+	if (!trigger_is_immediate(trigger))
+		return trigger_next(trigger->period, w->last_trigger, now) - now;
+	if (w->news || w->last_trigger == 0)
+		return 0;
+	wait = wait_limit(w->rt, w->last_trigger_mono);
+	/* Whatever claims to be due although the last trigger found nothing must not make us spin. */
+	return wait < 0 ? -1 : Max(wait, w->last_trigger_mono + REST_US - clock_monotonic_us());
+}
+
+static void
+worker_wait(Worker *w, int64 wait_us)
+{
+	int64 event_us = event_send_due(w->launch.query_id);
+	int64 limit = wait_us < 0 ? event_us : (event_us < 0 ? wait_us : Min(wait_us, event_us));
+
+	status_set_message(trigger_is_immediate(&w->query->trigger) ? "Waiting for data to arrive" : "Waiting for next trigger");
+	if (wait_for_news(w->rt, limit))
+	{
+		w->news = true;
+		status_set_data_available(true);
+	}
+}
+
+/* A trigger went well. False: the query is over, or not wanted any more. */
+static bool
+worker_after_trigger(Worker *w, bool ran)
+{
+	TriggerKind kind = w->query->trigger.kind;
+
+	if (w->forgive || w->failures > 0)
+	{
+		w->forgive = false;
+		w->failures = w->lasting_failures = 0;
+		if (!outcome_succeeded(w->launch.query_id))
+			return false;
+	}
+	if (kind == TRIGGER_ONCE || (kind == TRIGGER_AVAILABLE_NOW && !ran))
+	{
+		(void) outcome_finished(w->launch.query_id, w->rt->last_batch);
+		return false;
+	}
+	return true;
+}
+
+/* ---- fail ---- */
+
+static void
+worker_caught(Worker *w)
+{
+	ErrorData *error;
+	bool recording = w->error != NULL;
+
+	MemoryContextSwitchTo(w->context);
+	error = CopyErrorData();
+	FlushErrorState();
+	AbortOutOfAnyTransaction();
+	LWLockReleaseAll();
+	MemoryContextSwitchTo(w->context);
+	w->locked = false; /* an abort lets go of session locks as well */
+	status_trigger_ends(true, 0);
+	if (recording)
+	{
+		FreeErrorData(error);
+		return;
+	}
+	w->error = error;
+	w->record_attempts = 0;
+	if (w->rt && failure_is_transient(error->sqlerrcode))
+		runtime_forget(w->rt); /* the same plan and state will do */
+	else
+		worker_close(w);
+}
+
+/* False: it failed for good, or is not wanted any more. */
+static bool
+worker_record_failure(Worker *w)
+{
+	bool transient = failure_is_transient(w->error->sqlerrcode);
+	int64 retries = w->query ? w->query->options.max_retries : DEFAULT_MAX_RETRIES;
+	int64 last_batch = w->rt ? w->rt->last_batch : -1;
+	bool final;
+	int64 delay;
+
+	if (w->record_attempts > RECORD_ATTEMPTS)
+		proc_exit(1);
+	if (w->record_attempts++ > 0)
+		wait_for_time(RECORD_AGAIN_US);
+	final = !transient && w->lasting_failures + 1 > retries;
+	delay = final ? -1 : failure_delay_us(w->failures + 1);
+	if (!outcome_failed(w->launch.query_id, w->error, delay, last_batch))
+		return false;
+	w->failures++;
+	w->lasting_failures += transient ? 0 : 1;
+	failure_log(w->name, w->error, w->failures, delay, final);
+	FreeErrorData(w->error);
+	w->error = NULL;
+	if (final)
+		return false;
+	status_set_message("Waiting to try again after an error");
+	wait_for_time(delay);
+	return true;
+}
+
+/* ---- loop ---- */
+
+/* One step; false: leave. */
+static bool
+worker_step(Worker *w)
+{
+	int64 wait_us;
+
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	if (status_stop_requested())
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	if (w->error)
+		return worker_record_failure(w);
+	if (w->rt == NULL || !w->locked)
+		worker_open(w);
+	if (!w->announced)
+	{
+		if (!outcome_running(w->launch.query_id, w->rt->last_batch, &w->forgive))
+			return false;
+		w->announced = true;
+	}
+	wait_us = trigger_wait(w);
+	if (wait_us == 0)
+	{
+		status_set_message("Processing new data");
+		return worker_after_trigger(w, worker_fire(w));
+	}
+	worker_wait(w, wait_us);
+	return true;
+}
+
+void
+stream_worker_main(Datum arg)
+{
+	volatile bool going = true;
+
+	worker_setup(arg);
+	while (going)
+	{
+		PG_TRY();
+		{
+			going = worker_step(&self);
+		}
+		PG_CATCH();
+		{
+			worker_caught(&self);
+		}
+		PG_END_TRY();
+	}
+	worker_close(&self);
+	proc_exit(0);
+}
