@@ -1,0 +1,189 @@
+/*
+ * lifecycle.c: start, stop, await, and what the workers of this database do right now.
+ * Thin: names and privileges here, the work in worker/.
+ */
+#include "api/query.h"
+
+#include "access/xact.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "catalog/pg_authid.h"
+#include "util/clock.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "worker/status.h"
+#include "worker/worker.h"
+
+PG_FUNCTION_INFO_V1(stream_start_query);
+PG_FUNCTION_INFO_V1(stream_stop_query);
+PG_FUNCTION_INFO_V1(stream_await_termination);
+PG_FUNCTION_INFO_V1(stream_await_any_termination);
+PG_FUNCTION_INFO_V1(stream_worker_status);
+
+#define LOOK_AGAIN_MS 1000 /* for what no broadcast tells, such as a commit that lost the race for its lock */
+
+/* start_query(name) */
+Datum
+stream_start_query(PG_FUNCTION_ARGS)
+{
+	worker_request_start(query_argument(fcinfo, 0)->id);
+	PG_RETURN_VOID();
+}
+
+/* stop_query(name) */
+Datum
+stream_stop_query(PG_FUNCTION_ARGS)
+{
+	worker_stop(query_argument(fcinfo, 0)->id);
+	PG_RETURN_VOID();
+}
+
+/* ---- await ---- */
+
+/* Monotonic µs; -1: no limit. */
+static int64
+deadline_argument(FunctionCallInfo fcinfo, int argno)
+{
+	Interval *timeout;
+	int64 us;
+
+	if (PG_ARGISNULL(argno))
+		return -1;
+	timeout = PG_GETARG_INTERVAL_P(argno);
+	us = timeout->time + (timeout->day + timeout->month * INT64CONST(30)) * USECS_PER_DAY;
+	if (us < 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("timeout must not be negative")));
+	return clock_monotonic_us() + us;
+}
+
+/* False: the time is over. */
+static bool
+wait_until(int64 deadline)
+{
+	int64 left = deadline < 0 ? LOOK_AGAIN_MS * INT64CONST(1000) : deadline - clock_monotonic_us();
+
+	if (left <= 0)
+		return false;
+	(void) status_wait(Min((left + 999) / 1000, LOOK_AGAIN_MS));
+	return true;
+}
+
+/* Has it ended? Raises the error of one that failed. The row tells; the slot tells that nothing of it runs on. */
+static bool
+query_has_ended(int64 query_id, const char *name)
+{
+	QueryRun run;
+
+	query_run_load(query_id, &run);
+	if (run.wanted || status_get(query_id, NULL))
+		return false;
+	if (strcmp(run.status, "failed") == 0)
+		worker_raise_error(name, &run);
+	return true;
+}
+
+/* await_termination(name, timeout) → true: ended, false: timed out */
+Datum
+stream_await_termination(PG_FUNCTION_ARGS)
+{
+	StreamQuery *query = query_argument(fcinfo, 0);
+	int64 deadline = deadline_argument(fcinfo, 1);
+	bool ended;
+
+	if (worker_is_me(query->id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("a streaming query cannot wait for itself")));
+	status_prepare_wait();
+	while (!(ended = query_has_ended(query->id, query->name)) && wait_until(deadline))
+		;
+	status_end_wait();
+	PG_RETURN_BOOL(ended);
+}
+
+/* Queries at work that the caller may wait for. */
+static List *
+running_queries(void)
+{
+	List *queries = NIL;
+	ListCell *cell;
+
+	foreach (cell, query_runs_wanted())
+	{
+		StreamQuery *query = query_load_by_id(((WantedRun *) lfirst(cell))->query_id, true);
+
+		if (query && has_privs_of_role(GetUserId(), query->owner) && !worker_is_me(query->id))
+			queries = lappend(queries, query);
+	}
+	return queries;
+}
+
+/* await_any_termination(timeout) → name of the first query to end, NULL: timed out, or none runs */
+Datum
+stream_await_any_termination(PG_FUNCTION_ARGS)
+{
+	List *queries = running_queries();
+	int64 deadline = deadline_argument(fcinfo, 0);
+	ListCell *cell;
+
+	if (queries == NIL)
+		PG_RETURN_NULL();
+	status_prepare_wait();
+	do
+	{
+		foreach (cell, queries)
+		{
+			StreamQuery *query = lfirst(cell);
+
+			if (query_has_ended(query->id, query->name))
+			{
+				status_end_wait();
+				PG_RETURN_TEXT_P(cstring_to_text(query->name));
+			}
+		}
+	} while (wait_until(deadline));
+	status_end_wait();
+	PG_RETURN_NULL();
+}
+
+/* ---- status ---- */
+
+static bool
+may_watch(int64 query_id)
+{
+	StreamQuery *query;
+
+	if (has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		return true;
+	query = query_load_by_id(query_id, true);
+	return query && OidIsValid(query->owner) && is_member_of_role(GetUserId(), query->owner);
+}
+
+/* worker_status() → one row per worker of this database that the caller may see */
+Datum
+stream_worker_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	ListCell *cell;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach (cell, status_list())
+	{
+		QueryStatus *status = lfirst(cell);
+		bool ran = status->last_batch_id >= 0;
+		Datum values[] = {Int64GetDatum(status->query_id),
+						  Int32GetDatum(status->pid),
+						  CStringGetTextDatum(status->message),
+						  BoolGetDatum(status->is_data_available),
+						  BoolGetDatum(status->is_trigger_active),
+						  BoolGetDatum(status->stop_requested),
+						  Int64GetDatum(status->last_batch_id),
+						  TimestampTzGetDatum(status->last_batch_at),
+						  Float8GetDatum(status->batch_duration_us / 1000.0),
+						  Int64GetDatum(status->last_rows)};
+		bool nulls[] = {false, status->pid == 0, false, false, false, false, !ran, !ran, !ran, !ran};
+
+		if (may_watch(status->query_id))
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
