@@ -59,6 +59,7 @@ typedef struct MemoryStore
 	int64 ndirty, maxdirty;
 	int64 rows, bytes;
 	int64 changed_bytes; /* changelog since the newest snapshot */
+	int64 last_bytes;	 /* of it, the last batch's */
 	int64 released;		 /* values released since the last repacking */
 	int64 puts, check_at; /* when the memory is measured next */
 	int64 flushed_batch; /* its next chunk number is next_chunk */
@@ -187,7 +188,7 @@ memory_clear(MemoryStore *store)
 	MemoryContextReset(store->member_context);
 	store->members = members_create(store->member_context, 256, store);
 	pairingheap_reset(store->order);
-	store->rows = store->bytes = store->changed_bytes = store->released = 0;
+	store->rows = store->bytes = store->changed_bytes = store->last_bytes = store->released = 0;
 	store->ndirty = 0;
 	store->flushed_batch = -1;
 	store->next_chunk = 0;
@@ -532,7 +533,9 @@ memory_flush(StateStore *base, int64 batch_id)
 	writer = chunk_writer_begin(STATE_CHANGE, &store->id, batch_id, store->next_chunk);
 	for (int64 i = 0; i < store->ndirty; i++)
 		flush_entry(store, store->dirty[i], writer);
+	store->last_bytes = -store->changed_bytes;
 	store->next_chunk = chunk_writer_end(writer, false, &store->changed_bytes);
+	store->last_bytes += store->changed_bytes;
 	store->flushed_batch = batch_id;
 }
 
@@ -629,7 +632,7 @@ memory_store_folded(const StateId *id, int64 batch_id)
 	MemoryStore *store = (MemoryStore *) memory_store_find(id);
 
 	if (store)
-		store->changed_bytes = 0;
+		store->changed_bytes = store->last_bytes = 0;
 }
 
 bool
@@ -637,5 +640,6 @@ state_fold_due(StateStore *base)
 {
 	MemoryStore *store = (MemoryStore *) base;
 
-	return !store->stale && fold_is_due(store->changed_bytes, store->bytes);
+	/* The last batch is retained anyway: a batch that changes everything need not be folded at once. */
+	return !store->stale && fold_is_due(store->changed_bytes - store->last_bytes, store->bytes);
 }
