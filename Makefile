@@ -24,7 +24,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-layers check-kafka bench lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-layers check-kafka bench fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -58,6 +58,7 @@ help:
 	@echo 'make check-regress      one suite; also -isolation -tap -conformance -layers. TESTS="a b" picks tests'
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make bench              speed, beside what it is compared with'
+	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
 	@echo 'make deps               installs what is missing (Debian: apt)'
 	@echo 'make && make install    into the PostgreSQL of PG_CONFIG'
 	@echo 'make lint, make format  house rules; clang-format'
@@ -74,6 +75,8 @@ check-regress check-isolation check-tap check-conformance check-layers check-kaf
 	@$(HARNESS) check $(@:check-%=%)
 bench:
 	@$(HARNESS) bench
+fuzz:
+	@$(MAKE) -s -f test/fuzz/Makefile run
 lint:
 	@$(HARNESS) check layers lint cppcheck
 format:

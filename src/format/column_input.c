@@ -6,6 +6,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -34,16 +35,44 @@ decode_fail(DecodeError *error, const Column *column, int sqlstate, const char *
 	return false;
 }
 
+/* regclass and its like: the text is a name to be looked up, and an unknown one is a bad value. */
+static bool
+type_is_a_name(Oid type)
+{
+	switch (type)
+	{
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGTYPEOID:
+		case REGROLEOID:
+		case REGNAMESPACEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /* Is the error about the value, or about something else (memory, locks, cancel, a broken function)? */
 static bool
-error_is_about_data(int sqlstate)
+error_is_about_data(const Column *column, int sqlstate)
 {
 	if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION)
+		return true;
+	if (type_is_a_name(column->base_type) &&
+		(ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_OBJECT) || sqlstate == ERRCODE_UNDEFINED_SCHEMA ||
+		 sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED)) /* a name in another database */
 		return true;
 	switch (sqlstate)
 	{
 		case ERRCODE_NOT_NULL_VIOLATION: /* of a domain */
 		case ERRCODE_CHECK_VIOLATION:
+		case ERRCODE_SYNTAX_ERROR: /* what tsvector, ltree and others say of a text they cannot read */
 		case ERRCODE_PROGRAM_LIMIT_EXCEEDED: /* too long a string, too large an array */
 		case ERRCODE_STATEMENT_TOO_COMPLEX:	 /* nested deeper than the stack allows */
 			return true;
@@ -106,7 +135,7 @@ call_guarded(Column *column, InputCall call, const char *text, size_t len, Datum
 	PG_END_TRY();
 	if (edata == NULL)
 		return true;
-	if (!error_is_about_data(edata->sqlerrcode))
+	if (!error_is_about_data(column, edata->sqlerrcode))
 		ReThrowError(edata);
 	decode_fail(error, column, edata->sqlerrcode, "%s", edata->message);
 	FreeErrorData(edata);
@@ -187,15 +216,21 @@ column_number_fits_numeric(void *arg, const char *p, size_t len)
 	return true;
 }
 
+/* Microseconds since 2000-01-01, as a bigint: that conversion rounds, and what does not fit is out of range for a timestamp, too. */
 static Datum
 call_epoch_by_numeric(Column *column, char *text)
 {
-	Numeric number = DatumGetNumeric(call_numeric(column, text));
 	Numeric unit = int64_to_numeric(column->epoch_shift == 6 ? 1000000 : column->epoch_shift == 3 ? 1000 : 1);
-	Datum us = DirectFunctionCall2(numeric_mul, NumericGetDatum(number), NumericGetDatum(unit));
+	Numeric start = int64_to_numeric((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
+	Datum us = DirectFunctionCall2(numeric_mul, call_numeric(column, text), NumericGetDatum(unit));
 
-	/* numeric → bigint rounds; what does not fit is out of range for a timestamp, too */
-	return DirectFunctionCall1(numeric_int8, us);
+	return DirectFunctionCall1(numeric_int8, DirectFunctionCall2(numeric_sub, us, NumericGetDatum(start)));
+}
+
+static bool
+epoch_out_of_range(const Column *column, const char *p, size_t len, DecodeError *error)
+{
+	return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range: \"%.*s\"", (int) Min(len, 40), p);
 }
 
 bool
@@ -212,13 +247,12 @@ column_epoch(Column *column, const char *p, size_t len, Datum *value, DecodeErro
 						   "a number in a column of type timestamp needs option timestamp_unit: \"%.*s\"", (int) Min(len, 40), p);
 	if (!timestamp_read_epoch(p, len, column->epoch_shift, &instant))
 	{
-		if (!call_guarded(column, call_epoch_by_numeric, p, len, &us, error) ||
-			pg_sub_s64_overflow(DatumGetInt64(us), (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY, &instant))
-			return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range: \"%.*s\"",
-							   (int) Min(len, 40), p);
+		if (!call_guarded(column, call_epoch_by_numeric, p, len, &us, error))
+			return epoch_out_of_range(column, p, len, error);
+		instant = DatumGetInt64(us);
 	}
 	if (!IS_VALID_TIMESTAMP(instant))
-		return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range: \"%.*s\"", (int) Min(len, 40), p);
+		return epoch_out_of_range(column, p, len, error);
 	if (column->kind != COLUMN_OTHER)
 	{
 		*value = TimestampGetDatum(instant);
@@ -226,7 +260,7 @@ column_epoch(Column *column, const char *p, size_t len, Datum *value, DecodeErro
 	}
 	/* a domain, or a precision: by the input function */
 	if (timestamp2tm(instant, NULL, &tm, &fraction, NULL, NULL) != 0)
-		return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range");
+		return epoch_out_of_range(column, p, len, error);
 	EncodeDateTime(&tm, fraction, true, 0, NULL, USE_ISO_DATES, iso);
 	return column_input(column, iso, strlen(iso), value, error);
 }

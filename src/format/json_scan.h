@@ -38,6 +38,7 @@ typedef struct JsonNode
 {
 	char *name;
 	size_t name_len;
+	uint64_t head; /* the first eight bytes of the name, zeros behind a shorter one */
 	int first_child, last_child, next; /* -1: none */
 	int nchildren;
 	int latest;	  /* child met last; a guess at what comes next is that child's `after` */

@@ -24,6 +24,26 @@ name_is(const JsonNode *node, const char *name, size_t len)
 	return node->name_len == len && memcmp(node->name, name, len) == 0;
 }
 
+/* The same for a key inside a document that reaches to `end`: where eight bytes can be read, they are compared at once. */
+static inline bool
+name_is_quick(const JsonNode *node, const char *name, size_t len, const char *end)
+{
+	uint64_t head;
+
+	if (node->name_len != len)
+		return false;
+	if (end == NULL || end - name < 8)
+		return memcmp(node->name, name, len) == 0;
+	memcpy(&head, name, 8);
+	if (len >= 8)
+		return head == node->head && (len == 8 || memcmp(node->name + 8, name + 8, len - 8) == 0);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return ((head ^ node->head) & ((UINT64_C(1) << 8 * len) - 1)) == 0;
+#else
+	return memcmp(node->name, name, len) == 0;
+#endif
+}
+
 static int
 tree_new_node(JsonTree *tree, const char *name, size_t len)
 {
@@ -46,6 +66,7 @@ tree_new_node(JsonTree *tree, const char *name, size_t len)
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
 	node->name_len = len;
+	memcpy(&node->head, name, len < 8 ? len : 8);
 	if (len > tree->longest_name)
 		tree->longest_name = len;
 	return tree->nnodes++;
@@ -146,7 +167,7 @@ json_tree_child(JsonScan *scan, int parent_id, const JsonToken *key)
 		name = scan->scratch;
 	}
 	child = parent->latest >= 0 ? scan->tree->nodes[parent->latest].after : -1;
-	if (child < 0 || !name_is(&scan->tree->nodes[child], name, len))
+	if (child < 0 || !name_is_quick(&scan->tree->nodes[child], name, len, key->escaped ? NULL : scan->end))
 	{
 		child = search_child(scan->tree, parent, name, len);
 		if (child < 0)
