@@ -346,6 +346,7 @@ stages_run(QueryRuntime *rt, BatchRun *run)
 		Operator *op = lfirst(lc);
 
 		memset(&op->metrics, 0, sizeof(op->metrics));
+		op->out = outputs[foreach_current_index(lc)] = tuplestore_begin_heap(false, false, work_mem);
 		op->ops->begin(op, &run->info);
 	}
 	foreach (lc, rt->plan->stages)
@@ -362,12 +363,10 @@ stages_run(QueryRuntime *rt, BatchRun *run)
 		op = list_nth(rt->operators, stage->feeds);
 		if (++fed[stage->feeds] < op->spec->ninputs)
 			continue;
-		outputs[stage->feeds] = tuplestore_begin_heap(false, false, work_mem);
 		op->ops->finish(op, outputs[stage->feeds]);
 	}
 	for (int i = 0; i < n; i++)
-		if (outputs[i])
-			tuplestore_end(outputs[i]);
+		tuplestore_end(outputs[i]);
 }
 
 static List *

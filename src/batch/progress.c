@@ -75,6 +75,12 @@ progress_operators(JsonBuild *b, QueryRuntime *rt)
 		json_add_int(b, "numRowsRemoved", op->metrics.removed);
 		json_add_int(b, "numRowsDroppedByWatermark", op->metrics.dropped);
 		json_add_int(b, "memoryUsedBytes", op->metrics.bytes);
+		if (op->metrics.custom_name)
+		{
+			json_object_begin(b, "customMetrics");
+			json_add_int(b, op->metrics.custom_name, op->metrics.custom);
+			json_object_end(b);
+		}
 		json_object_end(b);
 	}
 	json_array_end(b);

@@ -45,3 +45,80 @@ operator_late_row(Operator *op, TupleTableSlot *slot)
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 }
+
+/* ---- callbacks for operators that keep nothing but stores ---- */
+
+void
+operator_flush(Operator *op)
+{
+	ListCell *lc;
+
+	op->metrics.rows_total = op->metrics.bytes = 0;
+	foreach (lc, op->stores)
+	{
+		StateStore *store = lfirst(lc);
+		StateMetrics metrics;
+
+		store->provider->flush(store, op->batch->batch_id);
+		metrics = store->provider->metrics(store);
+		op->metrics.rows_total += metrics.rows;
+		op->metrics.bytes += metrics.bytes;
+	}
+}
+
+void
+operator_committed(Operator *op)
+{
+	ListCell *lc;
+
+	foreach (lc, op->stores)
+	{
+		StateStore *store = lfirst(lc);
+
+		store->provider->committed(store);
+	}
+}
+
+void
+operator_forget(Operator *op, int64 last_batch)
+{
+	ListCell *lc;
+
+	foreach (lc, op->stores)
+	{
+		StateStore *store = lfirst(lc);
+
+		store->provider->forget(store, last_batch);
+	}
+}
+
+bool
+operator_fold_due(Operator *op)
+{
+	ListCell *lc;
+
+	foreach (lc, op->stores)
+		if (state_fold_due(lfirst(lc)))
+			return true;
+	return false;
+}
+
+void
+operator_close_stores(Operator *op)
+{
+	ListCell *lc;
+
+	foreach (lc, op->stores)
+	{
+		StateStore *store = lfirst(lc);
+
+		store->provider->close(store);
+	}
+	op->stores = NIL;
+}
+
+bool
+operator_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark)
+{
+	return op->spec->has_watermark && next_watermark > evicted_at;
+}

@@ -35,6 +35,8 @@ typedef struct OperatorMetrics
 {
 	int64 updated, removed, dropped; /* this batch; dropped = late rows */
 	int64 rows_total, bytes;		 /* after it */
+	const char *custom_name;		 /* one more counter under the operator's own name, NULL: none */
+	int64 custom;
 } OperatorMetrics;
 
 typedef struct Operator
@@ -43,6 +45,8 @@ typedef struct Operator
 	OperatorSpec *spec;
 	const BatchInfo *batch; /* the running one */
 	OperatorMetrics metrics;
+	List *stores;			/* StateStore: what operator_flush and its kin go over */
+	Tuplestorestate *out;	/* where its rows go, also while it is being fed; set before begin */
 	MemoryContext context; /* lives as long as the query runs in this process */
 } Operator;
 
@@ -65,6 +69,15 @@ struct OperatorOps
 
 /* A late row: counts it, and keeps it in the dead letters when the query asks for that. */
 extern void operator_late_row(Operator *op, TupleTableSlot *slot);
+
+/* Callbacks for operators whose state is op->stores and nothing else. flush fills rows_total and bytes. */
+extern void operator_flush(Operator *op);
+extern void operator_committed(Operator *op);
+extern void operator_forget(Operator *op, int64 last_batch);
+extern bool operator_fold_due(Operator *op);
+extern void operator_close_stores(Operator *op);
+/* Wants a batch without data whenever the watermark has moved. */
+extern bool operator_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);
 
 /* ---- aggregate.c ---- */
 
@@ -92,5 +105,35 @@ typedef struct AggregateSpec
 } AggregateSpec;
 
 extern const OperatorOps aggregate_operator;
+
+/* ---- dedup.c: SELECT DISTINCT, DISTINCT ON: the first row of a key wins ---- */
+
+/*
+ * Input columns: the keys 1..nkeys, then the output columns, then whatever event_time and key_closes point to.
+ * Output columns: those after the keys.
+ */
+typedef struct DedupSpec
+{
+	OperatorSpec base;
+	int nkeys;
+	Oid *eq_operators;
+	Oid *collations;
+	int event_time; /* 1-based input column, timestamptz: the row's event time; 0: no watermark, nothing is late. NULL there: dropped, counted late */
+	int key_closes; /* 1-based input column, timestamptz: when the key can be forgotten (event time among the keys); 0: never */
+	int64 within;	/* option dedup_within_watermark: a key is forgotten this many microseconds after its first row's event time; -1: off */
+} DedupSpec;
+
+extern const OperatorOps dedup_operator;
+
+/* ---- limit.c: LIMIT n: the first n rows of the query's life ---- */
+
+/* Input and output columns are the same. */
+typedef struct LimitSpec
+{
+	OperatorSpec base;
+	int64 count;
+} LimitSpec;
+
+extern const OperatorOps limit_operator;
 
 #endif
