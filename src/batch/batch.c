@@ -11,7 +11,6 @@
 #include "batch/progress.h"
 #include "batch/runtime.h"
 #include "batch/watermark.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -259,26 +258,6 @@ receiver_nothing(DestReceiver *self)
 {
 }
 
-static ParamListInfo
-batch_params(BatchInfo *info)
-{
-	ParamListInfo params = makeParamList(STREAM_PARAM_COUNT);
-	ParamExternData *p = params->params;
-
-	for (int i = 0; i < STREAM_PARAM_COUNT; i++)
-	{
-		p[i].isnull = false;
-		p[i].pflags = PARAM_FLAG_CONST;
-		p[i].ptype = TIMESTAMPTZOID;
-	}
-	p[STREAM_PARAM_BATCH_TIME - 1].value = TimestampTzGetDatum(info->batch_time);
-	p[STREAM_PARAM_BATCH_ID - 1].value = Int64GetDatum(info->batch_id);
-	p[STREAM_PARAM_BATCH_ID - 1].ptype = INT8OID;
-	p[STREAM_PARAM_WATERMARK - 1].value = TimestampTzGetDatum(info->evict_watermark);
-	p[STREAM_PARAM_WATERMARK - 1].isnull = TIMESTAMP_IS_NOBEGIN(info->evict_watermark);
-	return params;
-}
-
 /* Operators' outputs a stage reads, as ephemeral relations. */
 static QueryEnvironment *
 stage_environment(QueryRuntime *rt, Stage *stage, Tuplestorestate **outputs)
@@ -319,7 +298,7 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 		receiver.pub.receiveSlot = sink_receive;
 	PushCopiedSnapshot(GetActiveSnapshot());
 	UpdateActiveSnapshotCommandId();
-	desc = CreateQueryDesc(stage->planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_params(&run->info),
+	desc = CreateQueryDesc(stage->planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_info_params(&run->info),
 						   stage_environment(rt, stage, outputs), 0);
 	ExecutorStart(desc, 0);
 	ExecutorRun(desc, ForwardScanDirection, 0, true);

@@ -4,6 +4,7 @@
 
 #include "postgres.h"
 #include "datatype/timestamp.h"
+#include "nodes/params.h"
 
 typedef enum OutputMode
 {
@@ -25,6 +26,16 @@ typedef struct BatchInfo
 	bool late_to_dead_letter; /* option late_rows */
 	bool has_data;			  /* false: a no-data batch */
 } BatchInfo;
+
+/*
+ * Every statement of a batch (stages, sinks, join conditions) sees it through these external parameters. Plans leave them open; batch_info_params binds them.
+ */
+#define STREAM_PARAM_BATCH_TIME 1 /* timestamptz */
+#define STREAM_PARAM_BATCH_ID 2	  /* int8 */
+#define STREAM_PARAM_WATERMARK 3  /* timestamptz, NULL before there is one */
+#define STREAM_PARAM_COUNT 3
+
+extern ParamListInfo batch_info_params(const BatchInfo *info);
 
 extern OutputMode output_mode_parse(const char *text); /* 22023 naming the three */
 extern const char *output_mode_name(OutputMode mode);

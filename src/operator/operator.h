@@ -136,4 +136,37 @@ typedef struct LimitSpec
 
 extern const OperatorOps limit_operator;
 
+/* ---- join.c: stream-stream joins ---- */
+
+typedef enum StreamJoinType
+{
+	STREAM_JOIN_INNER,
+	STREAM_JOIN_LEFT,
+	STREAM_JOIN_RIGHT,
+	STREAM_JOIN_FULL,
+	STREAM_JOIN_SEMI /* left rows that have a match, once each: EXISTS, IN */
+} StreamJoinType;
+
+/*
+ * Two inputs, 0 left and 1 right; the left one is fed first. Columns of each: the join keys 1..nkeys (same types on both sides), then npayload columns,
+ * then whatever the fields below point to. Output: the left payload, then the right payload (left only for semi).
+ */
+typedef struct JoinSpec
+{
+	OperatorSpec base;
+	StreamJoinType type;
+	int nkeys;
+	Oid *eq_operators;
+	Oid *collations;
+	int npayload[2];
+	int event_time[2]; /* input column, timestamptz: the row's event time for lateness (NULL: late); 0: this side has no watermark */
+	int expires[2];	   /* input column, timestamptz: no row of the other side that is still to come can match once the watermark has reached it;
+						* from key windows and range conditions, 1 µs later for inclusive bounds. 0 or NULL: never */
+	int own[2];		   /* input column, boolean: conjuncts over this side alone; false or NULL: the row matches nothing and is not stored. 0: none */
+	List *qual;		   /* remaining conjuncts over both sides; Vars are OUTER_VAR (left input column), INNER_VAR (right input column) */
+	bool bounded;	   /* a state bound exists on some side: batches without data make sense */
+} JoinSpec;
+
+extern const OperatorOps join_operator;
+
 #endif

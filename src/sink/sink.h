@@ -71,15 +71,6 @@ extern const SinkOps *sink_lookup(const char *kind);
 extern SinkDef *sink_def_from_datum(Datum composite, const char *query_name); /* value of type stream.sink; NULL fields are 22004 */
 extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 
-/*
- * Statements of a sink see the batch through external parameters, the same ones for every stage.
- * Plans leave them open; batch/ binds them.
- */
-#define STREAM_PARAM_BATCH_TIME 1 /* timestamptz */
-#define STREAM_PARAM_BATCH_ID 2	  /* int8 */
-#define STREAM_PARAM_WATERMARK 3  /* timestamptz, NULL before there is one */
-#define STREAM_PARAM_COUNT 3
-
 extern const SinkOps table_sink;
 extern const SinkOps log_sink;
 

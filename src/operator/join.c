@@ -1,0 +1,575 @@
+/*
+ * join.c: stream-stream joins: each row meets the rows of the other side that came before it, then waits in state for those still to come.
+ *
+ * State per side: rows, one entry each under (join keys, serial number), so that a batch costs what it brings, however many rows a key holds. An index
+ * by join key over the entries lives in memory only and is made anew from the state at start. The left input is fed first: its rows meet the right
+ * state; then right rows meet the left state, this batch's left rows included. Eviction comes last, so no match is missed.
+ */
+#include "operator/operator.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/executor.h"
+#include "lib/ilist.h"
+#include "optimizer/optimizer.h"
+#include "state/keys.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#define INT8_EQUAL_OPERATOR 410 /* = of int8; pg_operator_d.h has no name for it */
+
+/* Rows of one side with the same join key. */
+typedef struct Bucket
+{
+	MinimalTuple key;
+	uint32 hash;
+	char status;
+	dlist_head rows;
+} Bucket;
+
+/* A stored row: the live value of a state entry. */
+typedef struct JoinRow
+{
+	dlist_node node;
+	StateEntry *entry;
+	bool matched;
+	MinimalTuple payload;
+} JoinRow;
+
+typedef struct BucketProbe
+{
+	KeyType *type;
+	Datum *values; /* NULL: compare keys with key */
+	bool *nulls;
+} BucketProbe;
+
+static bool bucket_matches(const BucketProbe *probe, MinimalTuple stored);
+
+#define SH_PREFIX bucket
+#define SH_ELEMENT_TYPE BucketSlot
+#define SH_KEY_TYPE Bucket *
+#define SH_KEY bucket
+#define SH_HASH_KEY(tb, k) ((k) ? (k)->hash : ((BucketProbeState *) (tb)->private_data)->hash)
+#define SH_EQUAL(tb, a, b) ((b) ? (a) == (b) : bucket_matches(&((BucketProbeState *) (tb)->private_data)->probe, (a)->key))
+#define SH_SCOPE static inline
+#define SH_STORE_HASH
+#define SH_GET_HASH(tb, e) ((e)->bucket->hash)
+#define SH_DECLARE
+#define SH_DEFINE
+
+/* An element is a pointer to a bucket; the probe is in the table's private data and the key to look up is NULL. */
+typedef struct BucketSlot
+{
+	Bucket *bucket;
+	char status;
+} BucketSlot;
+
+typedef struct BucketProbeState
+{
+	BucketProbe probe;
+	uint32 hash;
+} BucketProbeState;
+
+#include "lib/simplehash.h"
+
+typedef struct Side
+{
+	StateStore *store;
+	KeyType *key_type; /* the join keys, without the serial number */
+	bucket_hash *index;
+	BucketProbeState probe;
+	MemoryContext context; /* buckets */
+	TupleTableSlot *key;   /* join keys and serial number, for the store */
+	TupleTableSlot *row;   /* a stored row as the qual sees it: an input row whose payload is filled */
+	TupleTableSlot *payload;
+	int64 next_serial;
+	bool preserved;		   /* unmatched rows are emitted with NULLs for the other side */
+} Side;
+
+typedef struct StreamJoin
+{
+	Operator base;
+	Side sides[2];
+	ExprContext *econtext;
+	ExprState *qual;
+	TupleTableSlot *output;
+	int64 serial_base;
+} StreamJoin;
+
+/* ---- values ---- */
+
+static void
+join_serialize(void *arg, StateEntry *entry, StringInfo out)
+{
+	JoinRow *row = entry->value;
+
+	appendStringInfoChar(out, row->matched ? 1 : 0);
+	appendBinaryStringInfo(out, (char *) row->payload, row->payload->t_len);
+}
+
+static void
+join_deserialize(void *arg, StateEntry *entry, const char *bytes, Size len, MemoryContext context)
+{
+	JoinRow *row = MemoryContextAllocZero(context, sizeof(JoinRow));
+
+	row->entry = entry;
+	row->matched = bytes[0] != 0;
+	row->payload = MemoryContextAlloc(context, len - 1);
+	memcpy(row->payload, bytes + 1, len - 1);
+	entry->value = row;
+}
+
+static void
+join_release(void *arg, StateEntry *entry)
+{
+	JoinRow *row = entry->value;
+
+	if (row)
+	{
+		pfree(row->payload);
+		pfree(row);
+	}
+	entry->value = NULL;
+}
+
+static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release};
+
+/* ---- the index by join key ---- */
+
+static bool
+bucket_matches(const BucketProbe *probe, MinimalTuple stored)
+{
+	return key_equals(probe->type, stored, probe->values, probe->nulls);
+}
+
+static Bucket *
+side_find(Side *side, Datum *values, bool *nulls)
+{
+	BucketSlot *slot;
+
+	side->probe.probe = (BucketProbe){side->key_type, values, nulls};
+	side->probe.hash = key_hash(side->key_type, values, nulls);
+	slot = bucket_lookup(side->index, NULL);
+	return slot ? slot->bucket : NULL;
+}
+
+static Bucket *
+side_find_or_add(Side *side, Datum *values, bool *nulls)
+{
+	Bucket *bucket = side_find(side, values, nulls);
+	MemoryContext old;
+	bool found;
+
+	if (bucket)
+		return bucket;
+	old = MemoryContextSwitchTo(side->context);
+	bucket = palloc0(sizeof(Bucket));
+	bucket->key = key_form(side->key_type, values, nulls);
+	bucket->hash = side->probe.hash;
+	dlist_init(&bucket->rows);
+	bucket_insert(side->index, bucket, &found)->bucket = bucket;
+	MemoryContextSwitchTo(old);
+	return bucket;
+}
+
+static void
+side_drop_bucket(Side *side, Bucket *bucket)
+{
+	bucket_delete(side->index, bucket);
+	pfree(bucket->key);
+	pfree(bucket);
+}
+
+/* Columns of the entry's key: the join keys and the serial number. */
+static void
+entry_key(Side *side, StateEntry *entry)
+{
+	ExecStoreMinimalTuple(entry->key, side->key, false);
+	slot_getallattrs(side->key);
+}
+
+static void
+side_load(Side *side, int nkeys)
+{
+	const StateProvider *provider = side->store->provider;
+	StateEntry *entry;
+
+	provider->scan_start(side->store);
+	while ((entry = provider->scan_next(side->store)) != NULL)
+	{
+		JoinRow *row = entry->value;
+
+		entry_key(side, entry);
+		side->next_serial = Max(side->next_serial, DatumGetInt64(side->key->tts_values[nkeys]) + 1);
+		dlist_push_tail(&side_find_or_add(side, side->key->tts_values, side->key->tts_isnull)->rows, &row->node);
+	}
+	ExecClearTuple(side->key);
+}
+
+static void
+side_remove(Side *side, JoinRow *row)
+{
+	Bucket *bucket;
+
+	entry_key(side, row->entry);
+	bucket = side_find(side, side->key->tts_values, side->key->tts_isnull);
+	dlist_delete(&row->node);
+	if (bucket && dlist_is_empty(&bucket->rows))
+		side_drop_bucket(side, bucket);
+	ExecClearTuple(side->key);
+	side->store->provider->remove(side->store, row->entry);
+}
+
+/* ---- open ---- */
+
+static void
+side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider, int64 last_batch)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	Side *side = &join->sides[i];
+	StateSchema schema = {.query_id = query_id, .operator_id = spec->base.id, .state_name = i == 0 ? "left" : "right"};
+	TupleDesc keys = CreateTemplateTupleDesc(spec->nkeys);
+	TupleDesc payload = CreateTemplateTupleDesc(spec->npayload[i]);
+	StateSchema key_schema;
+
+	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys + 1);
+	schema.eq_operators = palloc(sizeof(Oid) * (spec->nkeys + 1));
+	schema.collations = palloc0(sizeof(Oid) * (spec->nkeys + 1));
+	for (int k = 1; k <= spec->nkeys; k++)
+	{
+		TupleDescCopyEntry(schema.keydesc, k, spec->base.input[i], k);
+		TupleDescCopyEntry(keys, k, spec->base.input[i], k);
+		schema.eq_operators[k - 1] = spec->eq_operators[k - 1];
+		schema.collations[k - 1] = spec->collations[k - 1];
+	}
+	TupleDescInitEntry(schema.keydesc, spec->nkeys + 1, "serial", INT8OID, -1, 0);
+	schema.eq_operators[spec->nkeys] = INT8_EQUAL_OPERATOR;
+	schema.value_ops = &join_value_ops;
+	schema.operator_private = side;
+	for (int p = 1; p <= spec->npayload[i]; p++)
+		TupleDescCopyEntry(payload, p, spec->base.input[i], spec->nkeys + p);
+
+	key_schema = schema;
+	key_schema.keydesc = keys;
+	side->key_type = key_type_create(&key_schema);
+	side->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext join index", ALLOCSET_DEFAULT_SIZES);
+	side->index = bucket_create(side->context, 256, &side->probe);
+	side->key = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
+	side->row = MakeSingleTupleTableSlot(spec->base.input[i], &TTSOpsVirtual);
+	side->payload = MakeSingleTupleTableSlot(payload, &TTSOpsMinimalTuple);
+	side->preserved = spec->type == STREAM_JOIN_FULL || spec->type == (i == 0 ? STREAM_JOIN_LEFT : STREAM_JOIN_RIGHT);
+	side->store = provider->open(&schema, last_batch);
+	join->base.stores = lappend(join->base.stores, side->store);
+	side_load(side, spec->nkeys);
+}
+
+static Operator *
+join_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, int64 last_batch)
+{
+	JoinSpec *spec = (JoinSpec *) base;
+	StreamJoin *join = palloc0(sizeof(StreamJoin));
+
+	join->base.ops = &join_operator;
+	join->base.spec = base;
+	join->base.context = CurrentMemoryContext;
+	for (int i = 0; i < 2; i++)
+		side_open(join, i, query_id, provider, last_batch);
+	join->econtext = CreateStandaloneExprContext();
+	join->qual = spec->qual ? ExecInitQual((List *) expression_planner((Expr *) spec->qual), NULL) : NULL;
+	join->output = MakeSingleTupleTableSlot(base->output, &TTSOpsVirtual);
+	return &join->base;
+}
+
+static void
+join_begin(Operator *op, const BatchInfo *batch)
+{
+	op->batch = batch;
+	((StreamJoin *) op)->econtext->ecxt_param_list_info = batch_info_params(batch);
+}
+
+/* ---- rows out ---- */
+
+static void
+output_side(StreamJoin *join, int i, const Datum *payload, const bool *nulls)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	int at = i == 0 ? 0 : spec->npayload[0];
+
+	if (i == 1 && spec->type == STREAM_JOIN_SEMI)
+		return;
+	for (int p = 0; p < spec->npayload[i]; p++)
+	{
+		join->output->tts_values[at + p] = payload ? payload[p] : (Datum) 0;
+		join->output->tts_isnull[at + p] = payload ? nulls[p] : true;
+	}
+}
+
+static void
+output_emit(StreamJoin *join)
+{
+	ExecStoreVirtualTuple(join->output);
+	tuplestore_puttupleslot(join->base.out, join->output);
+}
+
+/* A row of side i without a match. */
+static void
+emit_unmatched(StreamJoin *join, int i, const Datum *payload, const bool *nulls)
+{
+	ExecClearTuple(join->output);
+	output_side(join, i, payload, nulls);
+	output_side(join, 1 - i, NULL, NULL);
+	output_emit(join);
+}
+
+/* ---- rows in ---- */
+
+/* The stored row's payload into the slot the qual reads. Keys need not be there: they are equal to the incoming row's. */
+static void
+stored_row_load(StreamJoin *join, int i, JoinRow *row, TupleTableSlot *incoming)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	Side *side = &join->sides[i];
+	TupleTableSlot *slot = side->row;
+
+	ExecStoreMinimalTuple(row->payload, side->payload, false);
+	slot_getallattrs(side->payload);
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+	memcpy(slot->tts_values, incoming->tts_values, spec->nkeys * sizeof(Datum));
+	memcpy(slot->tts_isnull, incoming->tts_isnull, spec->nkeys * sizeof(bool));
+	memcpy(slot->tts_values + spec->nkeys, side->payload->tts_values, spec->npayload[i] * sizeof(Datum));
+	memcpy(slot->tts_isnull + spec->nkeys, side->payload->tts_isnull, spec->npayload[i] * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+}
+
+static bool
+pair_qualifies(StreamJoin *join, int incoming_side, TupleTableSlot *incoming)
+{
+	ExprContext *econtext = join->econtext;
+
+	if (join->qual == NULL)
+		return true;
+	ResetExprContext(econtext);
+	econtext->ecxt_outertuple = incoming_side == 0 ? incoming : join->sides[0].row;
+	econtext->ecxt_innertuple = incoming_side == 0 ? join->sides[1].row : incoming;
+	return ExecQual(join->qual, econtext);
+}
+
+static void
+emit_pair(StreamJoin *join, int i, TupleTableSlot *incoming, Side *other)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+
+	ExecClearTuple(join->output);
+	output_side(join, i, incoming->tts_values + spec->nkeys, incoming->tts_isnull + spec->nkeys);
+	output_side(join, 1 - i, other->payload->tts_values, other->payload->tts_isnull);
+	output_emit(join);
+}
+
+/* The incoming row of side i against the other side's state. True: it has a match. */
+static bool
+row_probe(StreamJoin *join, int i, TupleTableSlot *incoming)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	bool semi = spec->type == STREAM_JOIN_SEMI;
+	Side *other = &join->sides[1 - i];
+	Bucket *bucket = side_find(other, incoming->tts_values, incoming->tts_isnull);
+	bool matched = false;
+	dlist_iter iter;
+
+	if (bucket == NULL)
+		return false;
+	dlist_foreach(iter, &bucket->rows)
+	{
+		JoinRow *row = dlist_container(JoinRow, node, iter.cur);
+
+		/* Semi: a left row counts once. */
+		if (semi && i == 1 && row->matched)
+			continue;
+		stored_row_load(join, 1 - i, row, incoming);
+		if (!pair_qualifies(join, i, incoming))
+			continue;
+		matched = true;
+		emit_pair(join, i, incoming, other);
+		if (!row->matched && (other->preserved || semi))
+		{
+			row->matched = true;
+			other->store->provider->changed(other->store, row->entry);
+		}
+		if (semi && i == 0)
+			break;
+	}
+	return matched;
+}
+
+static void
+row_store(StreamJoin *join, int i, TupleTableSlot *slot, TimestampTz expires, bool matched)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	Side *side = &join->sides[i];
+	const StateProvider *provider = side->store->provider;
+	TupleTableSlot *key = side->key;
+	MemoryContext old;
+	StateEntry *entry;
+	JoinRow *row;
+	bool created;
+
+	ExecClearTuple(key);
+	memcpy(key->tts_values, slot->tts_values, spec->nkeys * sizeof(Datum));
+	memcpy(key->tts_isnull, slot->tts_isnull, spec->nkeys * sizeof(bool));
+	key->tts_values[spec->nkeys] = Int64GetDatum(side->next_serial++);
+	key->tts_isnull[spec->nkeys] = false;
+	ExecStoreVirtualTuple(key);
+	entry = provider->put(side->store, key, &created);
+	ExecClearTuple(key);
+	old = MemoryContextSwitchTo(provider->value_context(side->store));
+	row = palloc0(sizeof(JoinRow));
+	row->entry = entry;
+	row->matched = matched;
+	row->payload = heap_form_minimal_tuple(side->payload->tts_tupleDescriptor, slot->tts_values + spec->nkeys, slot->tts_isnull + spec->nkeys);
+	MemoryContextSwitchTo(old);
+	entry->value = row;
+	provider->set_expiry(side->store, entry, expires);
+	dlist_push_tail(&side_find_or_add(side, slot->tts_values, slot->tts_isnull)->rows, &row->node);
+	join->base.metrics.updated++;
+}
+
+static bool
+column_true(TupleTableSlot *slot, int column)
+{
+	return column == 0 || (!slot->tts_isnull[column - 1] && DatumGetBool(slot->tts_values[column - 1]));
+}
+
+static TimestampTz
+column_time(TupleTableSlot *slot, int column, TimestampTz missing)
+{
+	return column == 0 || slot->tts_isnull[column - 1] ? missing : DatumGetTimestampTz(slot->tts_values[column - 1]);
+}
+
+static bool
+keys_have_null(TupleTableSlot *slot, int nkeys)
+{
+	for (int k = 0; k < nkeys; k++)
+		if (slot->tts_isnull[k])
+			return true;
+	return false;
+}
+
+/* Values of a row are kept by their bytes: toasted ones must be whole. */
+static void
+payload_detoast(StreamJoin *join, int i, TupleTableSlot *slot)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+
+	for (int p = spec->nkeys; p < spec->nkeys + spec->npayload[i]; p++)
+	{
+		Form_pg_attribute att = TupleDescAttr(slot->tts_tupleDescriptor, p);
+
+		if (att->attlen == -1 && !slot->tts_isnull[p] && VARATT_IS_EXTENDED(DatumGetPointer(slot->tts_values[p])) &&
+			!VARATT_IS_SHORT(DatumGetPointer(slot->tts_values[p])))
+			slot->tts_values[p] = PointerGetDatum(PG_DETOAST_DATUM(slot->tts_values[p]));
+	}
+}
+
+static void
+join_receive(Operator *op, int i, TupleTableSlot *slot)
+{
+	StreamJoin *join = (StreamJoin *) op;
+	JoinSpec *spec = (JoinSpec *) op->spec;
+	Side *side = &join->sides[i];
+	TimestampTz expires;
+	bool matched = false, dead;
+
+	slot_getallattrs(slot);
+	if (spec->event_time[i] > 0 && column_time(slot, spec->event_time[i], DT_NOBEGIN) <= op->batch->late_watermark)
+	{
+		operator_late_row(op, slot);
+		return;
+	}
+	payload_detoast(join, i, slot);
+	dead = !column_true(slot, spec->own[i]);
+	if (!dead && !keys_have_null(slot, spec->nkeys))
+		matched = row_probe(join, i, slot);
+	else if (dead || !side->preserved)
+	{
+		if (side->preserved)
+			emit_unmatched(join, i, slot->tts_values + spec->nkeys, slot->tts_isnull + spec->nkeys);
+		return;
+	}
+	if (spec->type == STREAM_JOIN_SEMI && i == 0 && matched)
+		return;
+	expires = column_time(slot, spec->expires[i], DT_NOEND);
+	/* A right row that nothing can match any more need not wait, unless it is still to be emitted alone. */
+	if (i == 1 && expires <= op->batch->evict_watermark && (matched || !side->preserved))
+		return;
+	row_store(join, i, slot, expires, matched);
+}
+
+/* ---- end of the batch ---- */
+
+static void
+side_evict(StreamJoin *join, int i)
+{
+	Side *side = &join->sides[i];
+	StateEntry *entry;
+
+	while ((entry = side->store->provider->next_expired(side->store, join->base.batch->evict_watermark)) != NULL)
+	{
+		JoinRow *row = entry->value;
+
+		if (side->preserved && !row->matched)
+		{
+			ExecStoreMinimalTuple(row->payload, side->payload, false);
+			slot_getallattrs(side->payload);
+			emit_unmatched(join, i, side->payload->tts_values, side->payload->tts_isnull);
+			ExecClearTuple(side->payload);
+		}
+		side_remove(side, row);
+		join->base.metrics.removed++;
+	}
+}
+
+static void
+join_finish(Operator *op, Tuplestorestate *out)
+{
+	StreamJoin *join = (StreamJoin *) op;
+
+	for (int i = 0; i < 2; i++)
+	{
+		ExecClearTuple(join->sides[i].row);
+		ExecClearTuple(join->sides[i].payload);
+		side_evict(join, i);
+	}
+	ExecClearTuple(join->output);
+}
+
+static bool
+join_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark)
+{
+	return ((JoinSpec *) op->spec)->bounded && next_watermark > evicted_at;
+}
+
+static void
+join_close(Operator *op)
+{
+	StreamJoin *join = (StreamJoin *) op;
+
+	operator_close_stores(op);
+	FreeExprContext(join->econtext, false);
+}
+
+const OperatorOps join_operator = {
+	.name = "symmetricHashJoin",
+	.open = join_open,
+	.begin = join_begin,
+	.receive = join_receive,
+	.finish = join_finish,
+	.flush = operator_flush,
+	.committed = operator_committed,
+	.forget = operator_forget,
+	.wants_batch = join_wants_batch,
+	.fold_due = operator_fold_due,
+	.close = join_close,
+};
