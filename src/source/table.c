@@ -232,9 +232,9 @@ pieces_have_rows(TableReader *reader, List *pieces)
 static void
 stamps_check_past(TableReader *reader)
 {
-	Stamp next = {U64FromFullTransactionId(ReadNextFullTransactionId()), -1};
-	Horizon all = {0, PG_UINT64_MAX, 0, NULL, ""};
-	TablePiece future = {NULL, &all, next, STAMP_LAST};
+	uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	Horizon reached = {next, next, 0, NULL, ""}, any = {PG_UINT64_MAX, PG_UINT64_MAX, 0, NULL, ""};
+	TablePiece future = {&reached, &any, STAMP_FIRST, STAMP_LAST};
 
 	if (pieces_have_rows(reader, list_make1(&future)))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -5,7 +5,7 @@
  */
 #include "source/table.h"
 
-#include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -23,30 +23,41 @@
 #include "utils/snapmgr.h"
 #include "utils/xid8.h"
 
-/* Which rows a statement reads. */
-typedef enum Branch
+/* Which rows a statement reads. A btree stops early on each of these; on a comparison of (stream_xid, stream_seq) pairs it would not. */
+typedef enum StepKind
 {
-	BRANCH_RUNNING, /* transactions that were running at the old snapshot: stream_xid = ANY */
-	BRANCH_NEW,		/* transactions that began after it */
-	BRANCH_ALL		/* no range: a read by hand */
-} Branch;
+	STEP_ALL,		/* no range: a read by hand */
+	STEP_RANGE,		/* transactions from … to */
+	STEP_ANY,		/* some transactions, by their ids */
+	STEP_ONE		/* a part of one transaction */
+} StepKind;
 
 enum
 {
-	PARAM_AFTER_XID,
-	PARAM_AFTER_SEQ,
-	PARAM_UPTO_XID,
-	PARAM_UPTO_SEQ,
-	PARAM_RUNNING, /* xid8[]: BRANCH_RUNNING */
-	PARAM_HIDDEN,  /* xid8[]: still running at the new snapshot */
+	PARAM_XID_FROM, /* inclusive */
+	PARAM_XID_TO,	/* exclusive */
+	PARAM_SEQ_AFTER,
+	PARAM_SEQ_UPTO,
+	PARAM_XIDS,	  /* xid8[]: STEP_ANY */
+	PARAM_HIDDEN, /* xid8[]: STEP_RANGE, still running at the new snapshot */
 	PARAM_COUNT
 };
 
-static const Oid param_types[PARAM_COUNT] = {XID8OID, INT8OID, XID8OID, INT8OID, XID8ARRAYOID, XID8ARRAYOID};
+static const Oid param_types[PARAM_COUNT] = {XID8OID, XID8OID, INT8OID, INT8OID, XID8ARRAYOID, XID8ARRAYOID};
+
+/* One statement to run. A range is a list of them, in the order of the rows. */
+typedef struct Step
+{
+	StepKind kind;
+	uint64 xid_from, xid_to;
+	int64 seq_after, seq_upto;
+	uint64 *xids; /* STEP_ANY: wanted; STEP_RANGE: not wanted */
+	int nxids;
+} Step;
 
 typedef struct TablePlan
 {
-	Branch branch;
+	StepKind kind;
 	bool hides;
 	bool stamps_only;
 	Bitmapset *needed;
@@ -59,11 +70,10 @@ struct TableScan
 {
 	TableReader *reader;
 	MemoryContext context;
-	List *pieces;
+	List *steps; /* Step */
+	int next;	 /* step to open next */
 	Bitmapset *needed;
 	bool stamps_only;
-	int piece;
-	Branch branch; /* the next to open within the piece */
 	TablePlan *plan;
 	QueryDesc *query; /* open statement */
 };
@@ -147,12 +157,15 @@ plan_sql(TableReader *reader, TablePlan *plan)
 	else
 		append_columns(&sql, reader, plan->columns);
 	appendStringInfo(&sql, " FROM %s%s t", only, table_full_name(relid));
-	if (plan->branch == BRANCH_ALL)
+	if (plan->kind == STEP_ALL)
 		return sql.data;
-	appendStringInfoString(&sql, " WHERE (t." STAMP_XID ", t." STAMP_SEQ ") OPERATOR(pg_catalog.>) ($1, $2)"
-								 " AND (t." STAMP_XID ", t." STAMP_SEQ ") OPERATOR(pg_catalog.<=) ($3, $4)");
-	if (plan->branch == BRANCH_RUNNING)
-		appendStringInfoString(&sql, " AND t." STAMP_XID " OPERATOR(pg_catalog.=) ANY ($5)");
+	if (plan->kind == STEP_RANGE)
+		appendStringInfoString(&sql, " WHERE t." STAMP_XID " OPERATOR(pg_catalog.>=) $1 AND t." STAMP_XID " OPERATOR(pg_catalog.<) $2");
+	else if (plan->kind == STEP_ANY)
+		appendStringInfoString(&sql, " WHERE t." STAMP_XID " OPERATOR(pg_catalog.=) ANY ($5)");
+	else
+		appendStringInfoString(&sql, " WHERE t." STAMP_XID " OPERATOR(pg_catalog.=) $1"
+									 " AND t." STAMP_SEQ " OPERATOR(pg_catalog.>) $3 AND t." STAMP_SEQ " OPERATOR(pg_catalog.<=) $4");
 	if (plan->hides)
 		appendStringInfoString(&sql, " AND t." STAMP_XID " OPERATOR(pg_catalog.<>) ALL ($6)");
 	appendStringInfoString(&sql, " ORDER BY t." STAMP_XID ", t." STAMP_SEQ);
@@ -207,11 +220,11 @@ plan_make(TableReader *reader, TablePlan *plan)
 	linitial_node(RangeTblEntry, query->rtable)->checkAsUser = reader->base.def->owner;
 	plan_check_types(reader, plan, query->targetList);
 	rewritten = pg_rewrite_query(query);
-	plan->planned = plan_in_order(linitial_node(Query, rewritten), plan->sql, plan->branch != BRANCH_ALL);
+	plan->planned = plan_in_order(linitial_node(Query, rewritten), plan->sql, plan->kind != STEP_ALL);
 }
 
 static TablePlan *
-plan_find(TableReader *reader, Branch branch, bool hides, bool stamps_only, Bitmapset *needed)
+plan_find(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitmapset *needed)
 {
 	ListCell *lc;
 
@@ -219,7 +232,7 @@ plan_find(TableReader *reader, Branch branch, bool hides, bool stamps_only, Bitm
 	{
 		TablePlan *plan = lfirst(lc);
 
-		if (plan->branch == branch && plan->hides == hides && plan->stamps_only == stamps_only && bms_equal(plan->needed, needed))
+		if (plan->kind == kind && plan->hides == hides && plan->stamps_only == stamps_only && bms_equal(plan->needed, needed))
 			return plan;
 	}
 	return NULL;
@@ -236,10 +249,10 @@ plan_lock(TablePlan *plan)
 
 /* A plan whose relations are locked and unchanged. */
 static TablePlan *
-plan_get(TableReader *reader, Branch branch, bool hides, bool stamps_only, Bitmapset *needed)
+plan_get(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitmapset *needed)
 {
 	MemoryContext old;
-	TablePlan *plan = plan_find(reader, branch, hides, stamps_only, needed);
+	TablePlan *plan = plan_find(reader, kind, hides, stamps_only, needed);
 
 	if (plan)
 		plan_lock(plan);
@@ -256,7 +269,7 @@ plan_get(TableReader *reader, Branch branch, bool hides, bool stamps_only, Bitma
 		return plan;
 	old = MemoryContextSwitchTo(reader->plan_context);
 	plan = palloc0(sizeof(TablePlan));
-	plan->branch = branch;
+	plan->kind = kind;
 	plan->hides = hides;
 	plan->stamps_only = stamps_only;
 	plan->needed = bms_copy(needed);
@@ -267,61 +280,142 @@ plan_get(TableReader *reader, Branch branch, bool hides, bool stamps_only, Bitma
 	return plan;
 }
 
-/* ---- statements ---- */
-
-static Datum
-xid_array(Horizon *horizon)
-{
-	Datum *values = palloc(sizeof(Datum) * (horizon->nxip + 1));
-
-	for (int i = 0; i < horizon->nxip; i++)
-		values[i] = FullTransactionIdGetDatum(FullTransactionIdFromU64(horizon->xip[i]));
-	return PointerGetDatum(construct_array(values, horizon->nxip, XID8OID, sizeof(FullTransactionId), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-}
+/* ---- steps ---- */
 
 static bool
-stamp_before(Stamp a, Stamp b)
+xid_is_among(uint64 xid, const uint64 *xids, int n)
 {
-	return a.xid < b.xid || (a.xid == b.xid && a.seq < b.seq);
+	for (int i = 0; i < n; i++)
+		if (xids[i] == xid)
+			return true;
+	return false;
+}
+
+static Step *
+step_add(List **steps, StepKind kind)
+{
+	Step *step = palloc0(sizeof(Step));
+
+	step->kind = kind;
+	*steps = lappend(*steps, step);
+	return step;
+}
+
+/* The part of one transaction that lies within the piece. */
+static void
+step_add_one(List **steps, TablePiece *piece, uint64 xid)
+{
+	Step *step;
+
+	if (xid >= piece->high->xmax || xid_is_among(xid, piece->high->xip, piece->high->nxip))
+		return;
+	step = step_add(steps, STEP_ONE);
+	step->xid_from = xid;
+	step->seq_after = xid == piece->after.xid ? piece->after.seq : PG_INT64_MIN;
+	step->seq_upto = xid == piece->upto.xid ? piece->upto.seq : PG_INT64_MAX;
+}
+
+/* Transactions that were running at the old snapshot and have ended by the new one. Those at the ends of a split are read in part. */
+static void
+steps_add_running(List **steps, TablePiece *piece)
+{
+	Horizon *low = piece->low, *high = piece->high;
+	Step *step = NULL;
+
+	for (int i = 0; low && i < low->nxip; i++)
+	{
+		uint64 xid = low->xip[i];
+
+		if (xid < piece->after.xid || xid > piece->upto.xid || xid_is_among(xid, high->xip, high->nxip))
+			continue;
+		if (xid == piece->after.xid || xid == piece->upto.xid)
+			step_add_one(steps, piece, xid);
+		else
+		{
+			if (step == NULL)
+			{
+				step = step_add(steps, STEP_ANY);
+				step->xids = palloc(sizeof(uint64) * low->nxip);
+			}
+			step->xids[step->nxids++] = xid;
+		}
+	}
+}
+
+/* Transactions that began after the old snapshot. */
+static void
+steps_add_new(List **steps, TablePiece *piece)
+{
+	uint64 from = piece->low ? piece->low->xmax : FirstNormalTransactionId;
+	uint64 to = Min(piece->high->xmax, piece->upto.xid);
+
+	if (piece->upto.seq == PG_INT64_MAX)
+		to = piece->high->xmax;
+	if (piece->after.xid >= from)
+	{
+		step_add_one(steps, piece, piece->after.xid);
+		from = piece->after.xid + 1;
+	}
+	if (from < to)
+	{
+		Step *step = step_add(steps, STEP_RANGE);
+
+		step->xid_from = from;
+		step->xid_to = to;
+		step->xids = piece->high->xip;
+		step->nxids = piece->high->nxip;
+	}
+	if (piece->upto.seq != PG_INT64_MAX && piece->upto.xid >= from)
+		step_add_one(steps, piece, piece->upto.xid);
+}
+
+static List *
+steps_of_pieces(List *pieces)
+{
+	List *steps = NIL;
+	ListCell *lc;
+
+	foreach (lc, pieces)
+	{
+		steps_add_running(&steps, lfirst(lc));
+		steps_add_new(&steps, lfirst(lc));
+	}
+	return steps;
+}
+
+static Datum
+xid_array(const uint64 *xids, int n)
+{
+	Datum *values = palloc(sizeof(Datum) * (n + 1));
+
+	for (int i = 0; i < n; i++)
+		values[i] = FullTransactionIdGetDatum(FullTransactionIdFromU64(xids[i]));
+	return PointerGetDatum(construct_array(values, n, XID8OID, sizeof(FullTransactionId), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
 static ParamListInfo
-piece_params(TablePiece *piece, Branch branch)
+step_params(Step *step)
 {
 	ParamListInfo params = makeParamList(PARAM_COUNT);
-	Stamp after = piece->after, upto = piece->upto;
-	Stamp newest = {piece->high->xmax - 1, PG_INT64_MAX};
+	Datum values[PARAM_COUNT];
 
-	/* Bounds of the snapshots and of the split, whichever is narrower: one place to enter the index, one to leave it. */
-	if (branch == BRANCH_NEW && piece->low)
-	{
-		Stamp oldest = {piece->low->xmax - 1, PG_INT64_MAX};
-
-		if (stamp_before(after, oldest))
-			after = oldest;
-	}
-	if (stamp_before(newest, upto))
-		upto = newest;
+	values[PARAM_XID_FROM] = FullTransactionIdGetDatum(FullTransactionIdFromU64(step->xid_from));
+	values[PARAM_XID_TO] = FullTransactionIdGetDatum(FullTransactionIdFromU64(step->xid_to));
+	values[PARAM_SEQ_AFTER] = Int64GetDatum(step->seq_after);
+	values[PARAM_SEQ_UPTO] = Int64GetDatum(step->seq_upto);
+	values[PARAM_XIDS] = values[PARAM_HIDDEN] = xid_array(step->xids, step->nxids);
 	for (int i = 0; i < PARAM_COUNT; i++)
-		params->params[i] = (ParamExternData){(Datum) 0, true, PARAM_FLAG_CONST, param_types[i]};
-	params->params[PARAM_AFTER_XID].value = FullTransactionIdGetDatum(FullTransactionIdFromU64(after.xid));
-	params->params[PARAM_AFTER_SEQ].value = Int64GetDatum(after.seq);
-	params->params[PARAM_UPTO_XID].value = FullTransactionIdGetDatum(FullTransactionIdFromU64(upto.xid));
-	params->params[PARAM_UPTO_SEQ].value = Int64GetDatum(upto.seq);
-	for (int i = PARAM_AFTER_XID; i <= PARAM_UPTO_SEQ; i++)
-		params->params[i].isnull = false;
-	if (branch == BRANCH_RUNNING)
-		params->params[PARAM_RUNNING] = (ParamExternData){xid_array(piece->low), false, PARAM_FLAG_CONST, XID8ARRAYOID};
-	if (piece->high->nxip > 0)
-		params->params[PARAM_HIDDEN] = (ParamExternData){xid_array(piece->high), false, PARAM_FLAG_CONST, XID8ARRAYOID};
+		params->params[i] = (ParamExternData){values[i], false, PARAM_FLAG_CONST, param_types[i]};
 	return params;
 }
 
+/* ---- statements ---- */
+
 static void
-statement_open(TableScan *scan, Branch branch, bool hides, ParamListInfo params)
+statement_open(TableScan *scan, Step *step)
 {
-	scan->plan = plan_get(scan->reader, branch, hides, scan->stamps_only, scan->needed);
-	scan->query = CreateQueryDesc(scan->plan->planned, scan->plan->sql, GetActiveSnapshot(), InvalidSnapshot, None_Receiver, params, NULL, 0);
+	scan->plan = plan_get(scan->reader, step->kind, step->kind == STEP_RANGE && step->nxids > 0, scan->stamps_only, scan->needed);
+	scan->query = CreateQueryDesc(scan->plan->planned, scan->plan->sql, GetActiveSnapshot(), InvalidSnapshot, None_Receiver, step_params(step), NULL, 0);
 	ExecutorStart(scan->query, 0);
 }
 
@@ -340,25 +434,14 @@ statement_close(TableScan *scan)
 static bool
 statement_next(TableScan *scan)
 {
-	MemoryContext old = MemoryContextSwitchTo(scan->context);
-	bool found = false;
+	MemoryContext old;
 
-	statement_close(scan);
-	while (!found && scan->piece < list_length(scan->pieces))
-	{
-		TablePiece *piece = list_nth(scan->pieces, scan->piece);
-		Branch branch = scan->branch;
-
-		if (branch == BRANCH_NEW)
-			scan->piece++;
-		scan->branch = branch == BRANCH_NEW ? BRANCH_RUNNING : BRANCH_NEW;
-		if (branch == BRANCH_RUNNING && (piece->low == NULL || piece->low->nxip == 0))
-			continue;
-		statement_open(scan, branch, piece->high->nxip > 0, piece_params(piece, branch));
-		found = true;
-	}
+	if (scan->next >= list_length(scan->steps))
+		return false;
+	old = MemoryContextSwitchTo(scan->context);
+	statement_open(scan, list_nth(scan->steps, scan->next++));
 	MemoryContextSwitchTo(old);
-	return found;
+	return true;
 }
 
 /* ---- scans ---- */
@@ -370,10 +453,9 @@ table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, bool stam
 
 	scan->reader = reader;
 	scan->context = CurrentMemoryContext;
-	scan->pieces = pieces;
+	scan->steps = steps_of_pieces(pieces);
 	scan->needed = needed;
 	scan->stamps_only = stamps_only;
-	scan->branch = BRANCH_RUNNING;
 	return scan;
 }
 
@@ -382,7 +464,7 @@ table_scan_begin_all(TableReader *reader, Bitmapset *needed)
 {
 	TableScan *scan = table_scan_begin(reader, NIL, needed, false);
 
-	statement_open(scan, BRANCH_ALL, false, NULL);
+	(void) step_add(&scan->steps, STEP_ALL);
 	return scan;
 }
 
@@ -438,15 +520,8 @@ table_scan_stamp(TableScan *scan, Stamp *stamp)
 void
 table_scan_rewind(TableScan *scan)
 {
-	MemoryContext old = MemoryContextSwitchTo(scan->context);
-	bool all = scan->pieces == NIL && scan->plan && scan->plan->branch == BRANCH_ALL;
-
 	statement_close(scan);
-	scan->piece = 0;
-	scan->branch = BRANCH_RUNNING;
-	if (all)
-		statement_open(scan, BRANCH_ALL, false, NULL);
-	MemoryContextSwitchTo(old);
+	scan->next = 0;
 }
 
 void

@@ -259,20 +259,26 @@ table_options_get(List *options, const char *name)
 	return NULL;
 }
 
+static bool
+has_stamp_columns(Oid relid)
+{
+	AttrNumber xid = get_attnum(relid, STAMP_XID), seq = get_attnum(relid, STAMP_SEQ);
+
+	return xid > 0 && seq > 0 && get_atttype(relid, xid) == XID8OID && get_atttype(relid, seq) == INT8OID;
+}
+
 bool
 table_is_stamped(Oid relid)
 {
 	Relation rel = table_open(relid, AccessShareLock);
 	Oid function = LookupFuncName(list_make2(makeString("stream"), makeString("stamp_row")), 0, NULL, false);
-	AttrNumber xid = get_attnum(relid, STAMP_XID), seq = get_attnum(relid, STAMP_SEQ);
 	bool found = false;
 
 	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
 		if (rel->trigdesc->triggers[i].tgfoid == function)
 			found = true;
-	found = found && xid > 0 && seq > 0 && get_atttype(relid, xid) == XID8OID && get_atttype(relid, seq) == INT8OID;
 	table_close(rel, NoLock);
-	return found;
+	return found && has_stamp_columns(relid);
 }
 
 static void
@@ -311,47 +317,68 @@ ddl(const char *format, const char *table)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", table)));
 }
 
+static void
+spi_begin(const char *table)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", table)));
+}
+
+static void
+add_columns(const char *table)
+{
+	ddl("ALTER TABLE %s ADD COLUMN " STAMP_XID " pg_catalog.xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),"
+		" ADD COLUMN " STAMP_SEQ " pg_catalog.int8 NOT NULL DEFAULT stream.next_arrival()",
+		table);
+	ddl("CREATE INDEX ON %s (" STAMP_XID ", " STAMP_SEQ ")", table);
+}
+
+/* New stamps for all rows: those of a dump come from transactions of another cluster. */
+static void
+renew_columns(const char *table)
+{
+	ddl("ALTER TABLE %s ALTER COLUMN " STAMP_XID " TYPE pg_catalog.xid8 USING pg_catalog.pg_current_xact_id(),"
+		" ALTER COLUMN " STAMP_SEQ " TYPE pg_catalog.int8 USING stream.next_arrival()",
+		table);
+	/* They go with the extension, the columns stay. */
+	ddl("ALTER TABLE %s ALTER COLUMN " STAMP_XID " SET DEFAULT pg_catalog.pg_current_xact_id(),"
+		" ALTER COLUMN " STAMP_SEQ " SET DEFAULT stream.next_arrival()",
+		table);
+}
+
+static void
+add_triggers(const char *table, bool rows_move)
+{
+	ddl("CREATE TRIGGER stream_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION stream.stamp_row()", table);
+	/* In a partitioned table every update may move its row to another partition, which is an insert there. */
+	ddl(rows_move ? "CREATE TRIGGER stream_keep BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()"
+				  : "CREATE TRIGGER stream_keep BEFORE UPDATE OF " STAMP_XID ", " STAMP_SEQ " ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()",
+		table);
+	ddl("CREATE TRIGGER stream_strict BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION stream.refuse_change()", table);
+	/* Also under session_replication_role = replica: rows that logical replication brings are rows. */
+	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_stamp", table);
+	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_keep", table);
+}
+
 /* As the current user, who must own the table. Rows that are there already are numbered as they lie: they are the stream's first rows. */
 void
 table_add_stamps(Oid relid)
 {
 	const char *name = table_full_name(relid);
-	bool partitioned = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE;
+	bool rows_move = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE || get_rel_relispartition(relid);
 
 	table_check_kind(relid);
 	if (table_is_stamped(relid))
 		return;
-	table_refuse_own_columns(relid);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", name)));
-	ddl("ALTER TABLE %s ADD COLUMN " STAMP_XID " pg_catalog.xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),"
-		" ADD COLUMN " STAMP_SEQ " pg_catalog.int8 NOT NULL DEFAULT stream.next_arrival()",
-		name);
-	ddl("CREATE INDEX ON %s (" STAMP_XID ", " STAMP_SEQ ")", name);
-	ddl("CREATE TRIGGER stream_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION stream.stamp_row()", name);
-	/* In a partitioned table every update may move its row to another partition, which is an insert there. */
-	ddl(partitioned || get_rel_relispartition(relid)
-			? "CREATE TRIGGER stream_keep BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()"
-			: "CREATE TRIGGER stream_keep BEFORE UPDATE OF " STAMP_XID ", " STAMP_SEQ " ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()",
-		name);
-	ddl("CREATE TRIGGER stream_strict BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION stream.refuse_change()", name);
-	/* Also under session_replication_role = replica: rows that logical replication brings are rows. */
-	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_stamp", name);
-	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_keep", name);
-	SPI_finish();
-}
-
-/* New stamps for all rows: those of a dump come from transactions of another cluster. */
-static void
-table_renew_stamps(Oid relid)
-{
-	const char *name = table_full_name(relid);
-
-	if (SPI_connect() != SPI_OK_CONNECT)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", name)));
-	ddl("ALTER TABLE %s ALTER COLUMN " STAMP_XID " TYPE pg_catalog.xid8 USING pg_catalog.pg_current_xact_id(),"
-		" ALTER COLUMN " STAMP_SEQ " TYPE pg_catalog.int8 USING stream.next_arrival()",
-		name);
+	spi_begin(name);
+	if (has_stamp_columns(relid))
+		renew_columns(name);
+	else
+	{
+		table_refuse_own_columns(relid);
+		add_columns(name);
+	}
+	add_triggers(name, rows_move);
 	SPI_finish();
 }
 
@@ -364,7 +391,11 @@ stream_prepare_table(PG_FUNCTION_ARGS)
 	if (!pg_class_ownercheck(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
 	if (table_is_stamped(relid))
-		table_renew_stamps(relid);
+	{
+		spi_begin(table_full_name(relid));
+		renew_columns(table_full_name(relid));
+		SPI_finish();
+	}
 	else
 		table_add_stamps(relid);
 	PG_RETURN_VOID();
