@@ -1,0 +1,307 @@
+/*
+ * kafka_decode.c: a message becomes a row: value columns by the format's decoder, in place; metadata columns when declared.
+ * Danger: nothing in a message may raise an error here; what is wrong with one goes to source_bad_row with its place and bytes.
+ */
+#include "source/kafka.h"
+
+#include "catalog/pg_type.h"
+#include "format/format.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+typedef enum MetadataKind
+{
+	METADATA_TOPIC,
+	METADATA_PARTITION,
+	METADATA_OFFSET,
+	METADATA_TIMESTAMP,
+	METADATA_KEY,
+	METADATA_HEADERS
+} MetadataKind;
+
+static const struct
+{
+	const char *name;
+	MetadataKind kind;
+	Oid type, other_type;
+	const char *type_name;
+} metadata_columns[] = {
+	{"kafka_topic", METADATA_TOPIC, TEXTOID, InvalidOid, "text"},
+	{"kafka_partition", METADATA_PARTITION, INT4OID, InvalidOid, "integer"},
+	{"kafka_offset", METADATA_OFFSET, INT8OID, InvalidOid, "bigint"},
+	{"kafka_timestamp", METADATA_TIMESTAMP, TIMESTAMPTZOID, InvalidOid, "timestamp with time zone"},
+	{"kafka_key", METADATA_KEY, BYTEAOID, TEXTOID, "bytea or text"},
+	{"kafka_headers", METADATA_HEADERS, JSONBOID, InvalidOid, "jsonb"},
+};
+
+typedef struct MetadataColumn
+{
+	MetadataKind kind;
+	AttrNumber attno;
+	Oid type;
+	bool not_null;
+	const char *name;
+} MetadataColumn;
+
+typedef struct KafkaDecode
+{
+	Decoder *decoder;
+	MetadataColumn metadata[lengthof(metadata_columns)];
+	int nmetadata;
+	AttrNumber *values; /* the decoder's columns, for rows without a value */
+	int nvalues;
+	AttrNumber *dropped;
+	int ndropped;
+	const char *not_null_value; /* one of them that must not be NULL */
+	bool tombstones;			/* a message without a value is a row */
+	BadRowPolicy policy;
+} KafkaDecode;
+
+static int
+metadata_find(SourceDef *def, AttrNumber attno)
+{
+	Form_pg_attribute attribute = TupleDescAttr(def->desc, attno - 1);
+
+	if (attribute->attisdropped || !def->paths[attno - 1])
+		return -1;
+	for (int i = 0; i < lengthof(metadata_columns); i++)
+		if (strcmp(metadata_columns[i].name, NameStr(attribute->attname)) == 0 &&
+			strcmp(def->paths[attno - 1], NameStr(attribute->attname)) == 0)
+			return i;
+	return -1;
+}
+
+bool
+kafka_decode_is_metadata(SourceDef *def, AttrNumber attno)
+{
+	return metadata_find(def, attno) >= 0;
+}
+
+void
+kafka_decode_check(SourceDef *def)
+{
+	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(def->desc, attno - 1);
+		int found = metadata_find(def, attno);
+
+		if (found >= 0 && attribute->atttypid != metadata_columns[found].type && attribute->atttypid != metadata_columns[found].other_type)
+			ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+					errmsg("column \"%s\" of source %s is of type %s", NameStr(attribute->attname), def->name,
+						   format_type_be(attribute->atttypid)),
+					errdetail("The metadata column of that name is of type %s.", metadata_columns[found].type_name),
+					errhint("Declare it so; or give the column a path if it comes from the message's value."));
+	}
+}
+
+static TimestampUnit
+timestamp_unit(const char *name)
+{
+	if (!name)
+		return TIMESTAMP_UNIT_NONE;
+	if (strcmp(name, "s") == 0)
+		return TIMESTAMP_UNIT_S;
+	return strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+}
+
+KafkaDecode *
+kafka_decode_open(SourceScan *scan)
+{
+	SourceDef *def = scan->reader->def;
+	KafkaOptions *options = def->options;
+	const DecoderOps *format = format_lookup(options->format);
+	KafkaDecode *decode = palloc0(sizeof(KafkaDecode));
+	DecoderConfig *config = palloc0(sizeof(DecoderConfig));
+	int natts = def->desc->natts;
+
+	config->desc = def->desc;
+	config->paths = palloc0(sizeof(char *) * Max(natts, 1));
+	config->needed = scan->needed;
+	config->timestamp_unit = timestamp_unit(options->timestamp_unit);
+	config->null_on_error = def->on_bad_row == BAD_ROW_NULL;
+	decode->policy = def->on_bad_row;
+	decode->values = palloc(sizeof(AttrNumber) * Max(natts, 1));
+	decode->dropped = palloc(sizeof(AttrNumber) * Max(natts, 1));
+	/* Where no value and an empty one look alike, a row of NULLs would be a lie; with the key at hand it is news of that key. */
+	decode->tombstones = strcmp(options->format, "json") != 0 && strcmp(options->format, "csv") != 0;
+	for (AttrNumber attno = 1; attno <= natts; attno++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(def->desc, attno - 1);
+		int found = metadata_find(def, attno);
+
+		if (found >= 0)
+		{
+			MetadataColumn *column = &decode->metadata[decode->nmetadata];
+
+			if (metadata_columns[found].kind == METADATA_KEY)
+				decode->tombstones = true;
+			column->kind = metadata_columns[found].kind;
+			column->attno = attno;
+			column->type = attribute->atttypid;
+			column->not_null = attribute->attnotnull;
+			column->name = NameStr(attribute->attname);
+			decode->nmetadata++;
+		}
+		else if (attribute->attisdropped)
+			decode->dropped[decode->ndropped++] = attno;
+		else
+		{
+			config->paths[attno - 1] = def->paths[attno - 1];
+			decode->values[decode->nvalues++] = attno;
+			if (attribute->attnotnull)
+				decode->not_null_value = NameStr(attribute->attname);
+		}
+	}
+	if (decode->nvalues > 0)
+		decode->decoder = format->open(config);
+	return decode;
+}
+
+static bool
+text_is_valid(const void *bytes, size_t len)
+{
+	return pg_verify_mbstr(GetDatabaseEncoding(), bytes, (int) len, true) && memchr(bytes, '\0', len) == NULL;
+}
+
+/* Header values are bytes, shown as bytea shows them; repeated names, order and NULLs stay. False: a name is no valid text. */
+static bool
+headers_make(const rd_kafka_message_t *message, Datum *result)
+{
+	JsonbParseState *state = NULL;
+	rd_kafka_headers_t *headers;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	if (rd_kafka_message_headers(message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR)
+	{
+		size_t n = rd_kafka_header_cnt(headers);
+
+		for (size_t i = 0; i < n; i++)
+		{
+			const char *name;
+			const void *bytes;
+			size_t len;
+			JsonbValue value = {.type = jbvString};
+
+			rd_kafka_header_get_all(headers, i, &name, &bytes, &len);
+			if (!text_is_valid(name, strlen(name)))
+				return false;
+			pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+			value.val.string.val = (char *) name;
+			value.val.string.len = strlen(name);
+			pushJsonbValue(&state, WJB_ELEM, &value);
+			value.type = bytes ? jbvString : jbvNull;
+			if (bytes)
+			{
+				char *hex = palloc(len * 2 + 2);
+
+				memcpy(hex, "\\x", 2);
+				value.val.string.val = hex;
+				value.val.string.len = 2 + hex_encode(bytes, len, hex + 2);
+			}
+			pushJsonbValue(&state, WJB_ELEM, &value);
+			pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+		}
+	}
+	*result = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
+	return true;
+}
+
+static bool
+timestamp_make(const rd_kafka_message_t *message, Datum *result)
+{
+	rd_kafka_timestamp_type_t type;
+	int64 ms = rd_kafka_message_timestamp(message, &type);
+	int64 us;
+
+	if (type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || ms < 0)
+		return false;
+	if (ms > (END_TIMESTAMP / 1000))
+		return false;
+	us = ms * 1000 - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	*result = TimestampTzGetDatum(us);
+	return true;
+}
+
+/* One metadata column. The message is at fault when it returns text: that is the error. */
+static const char *
+metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_message_t *message, Datum *value, bool *isnull)
+{
+	*isnull = false;
+	switch (column->kind)
+	{
+		case METADATA_TOPIC:
+			*value = partition->topic->name_datum;
+			break;
+		case METADATA_PARTITION:
+			*value = Int32GetDatum(partition->id);
+			break;
+		case METADATA_OFFSET:
+			*value = Int64GetDatum(message->offset);
+			break;
+		case METADATA_TIMESTAMP:
+			*isnull = !timestamp_make(message, value);
+			break;
+		case METADATA_KEY:
+			*isnull = message->key == NULL;
+			if (*isnull)
+				break;
+			if (column->type == TEXTOID && !text_is_valid(message->key, message->key_len))
+				return "the key is no valid text in the database's encoding";
+			*value = PointerGetDatum(cstring_to_text_with_len(message->key, message->key_len));
+			break;
+		case METADATA_HEADERS:
+			if (!headers_make(message, value))
+				return "the name of a header is no valid text in the database's encoding";
+			break;
+	}
+	return NULL;
+}
+
+static bool
+bad_row(SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message, int sqlstate, const char *text)
+{
+	source_bad_row(scan, kafka_message_position(partition, message), message->payload, message->len, sqlstate, text);
+	return false;
+}
+
+bool
+kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message, TupleTableSlot *slot)
+{
+	DecodeError error;
+
+	for (int i = 0; i < decode->ndropped; i++)
+		slot->tts_isnull[decode->dropped[i] - 1] = true;
+	for (int i = 0; i < decode->nmetadata; i++)
+	{
+		MetadataColumn *column = &decode->metadata[i];
+		Datum *value = &slot->tts_values[column->attno - 1];
+		bool *isnull = &slot->tts_isnull[column->attno - 1];
+		const char *fault = metadata_fill(column, partition, message, value, isnull);
+
+		if (fault && decode->policy == BAD_ROW_NULL)
+			*isnull = true;
+		else if (fault)
+			return bad_row(scan, partition, message, ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, fault);
+		if (*isnull && column->not_null)
+			return bad_row(scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
+						   psprintf("the message has no value for column \"%s\", which is declared NOT NULL", column->name));
+	}
+	if (!message->payload)
+	{
+		if (!decode->tombstones)
+			return bad_row(scan, partition, message, ERRCODE_INVALID_TEXT_REPRESENTATION,
+						   "the message has no value (a tombstone); declare column kafka_key to read such messages as rows");
+		if (decode->not_null_value)
+			return bad_row(scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
+						   psprintf("the message has no value (a tombstone), and column \"%s\" is declared NOT NULL",
+									decode->not_null_value));
+		for (int i = 0; i < decode->nvalues; i++)
+			slot->tts_isnull[decode->values[i] - 1] = true;
+		return true;
+	}
+	if (decode->decoder &&
+		!decode->decoder->ops->decode(decode->decoder, message->payload, message->len, slot->tts_values, slot->tts_isnull, &error))
+		return bad_row(scan, partition, message, error.sqlstate, error.message);
+	return true;
+}
