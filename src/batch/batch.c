@@ -162,7 +162,8 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	json_object_end(&ends);
 	json_object_begin(&conf, NULL);
 	json_add_json(&conf, "behind", json_result(&behind));
-	json_add_json(&conf, "settings", rt->query->settings);
+	if (rt->last_batch < 0) /* the same for all batches of an incarnation */
+		json_add_json(&conf, "settings", rt->query->settings);
 	json_object_end(&conf);
 
 	entry->batch_id = rt->last_batch + 1;

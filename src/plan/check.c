@@ -5,6 +5,7 @@
 #include "plan/internal.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/pg_proc.h"
 #include "mb/pg_wchar.h"
 #include "nodes/nodeFuncs.h"
@@ -343,10 +344,11 @@ typedef struct VolatileContext
 	int location;
 } VolatileContext;
 
+/* Postgres's own volatile functions do differ from call to call (random, clock_timestamp, nextval …). Users' functions are volatile for want of a label. */
 static bool
 is_volatile(Oid function, void *context)
 {
-	if (func_volatile(function) != PROVOLATILE_VOLATILE)
+	if (func_volatile(function) != PROVOLATILE_VOLATILE || function >= FirstNormalObjectId)
 		return false;
 	((VolatileContext *) context)->function = function;
 	return true;
