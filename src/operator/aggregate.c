@@ -352,7 +352,7 @@ aggregate_close(Operator *base)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
 
-	FreeExprContext(op->emit_context, true);
+	FreeExprContext(op->emit_context, false); /* nothing is left registered, unless a batch died */
 	op->provider->close(op->groups);
 	for (int i = 0; i < op->nsets; i++)
 		op->provider->close(op->sets[i].store);
