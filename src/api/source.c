@@ -5,8 +5,10 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -183,6 +185,20 @@ event_time_options(List *options, const char *name, const char *event_time, cons
 	return lappend(options, makeDefElem("watermark_delay", (Node *) makeString(text), -1));
 }
 
+/* A table that is read as a stream is not dropped from under its source. */
+static void
+source_depend(SourceDef *def)
+{
+	ObjectAddress source, base;
+	Oid relid = def->ops->base_relation ? def->ops->base_relation(def) : InvalidOid;
+
+	if (!OidIsValid(relid))
+		return;
+	ObjectAddressSet(source, RelationRelationId, def->relid);
+	ObjectAddressSet(base, RelationRelationId, relid);
+	recordDependencyOn(&source, &base, DEPENDENCY_NORMAL);
+}
+
 /* create_source(name, kind, columns, options, event_time, watermark_delay, if_not_exists) → regclass */
 Datum
 stream_create_source(PG_FUNCTION_ARGS)
@@ -225,7 +241,7 @@ stream_create_source(PG_FUNCTION_ARGS)
 	stmt->options = options.table;
 	run_utility((Node *) stmt, "stream.create_source");
 	relid = RangeVarGetRelid(source_range_var(name), NoLock, false);
-	(void) source_load(relid);
+	source_depend(source_load(relid));
 	PG_RETURN_OID(relid);
 }
 

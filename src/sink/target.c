@@ -191,7 +191,7 @@ relation_check_kind(Relation rel, Target *target, SinkDef *def, SinkShape *shape
 	if (IsSystemRelation(rel) || RelationGetNamespace(rel) == get_namespace_oid("stream", true))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("query \"%s\" cannot write to catalog table %s", def->query_name, target->name)));
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to temporary table %s", def->query_name, target->name),
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to temporary table \"%s\"", def->query_name, RelationGetRelationName(rel)),
 						errdetail("The background worker that runs the query does not see temporary tables of your session.")));
 	if (rel->rd_rules != NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to %s", def->query_name, target->name),

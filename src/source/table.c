@@ -12,11 +12,12 @@
 #include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_table.h"
-#include "nodes/value.h"
 #include "miscadmin.h"
+#include "nodes/value.h"
 #include "util/heap.h"
 #include "util/options.h"
 #include "util/wakeup.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -80,6 +81,9 @@ table_prepare(const char *name, List *options, const char *columns)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source \"%s\" needs the option \"table\"", name),
 						errhint("Name the table whose rows are the stream: '{\"table\": \"orders\"}'.")));
 	relid = table_by_name(table, false);
+	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(relid, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
 	table_add_stamps(relid);
 	foreach (lc, options)
 	{

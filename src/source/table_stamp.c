@@ -244,7 +244,7 @@ table_by_name(const char *name, bool missing_ok)
 
 	if (!OidIsValid(relid) && !missing_ok)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table %s of a table source does not exist", name),
-						errhint("After a rename, name it anew: SELECT stream.alter_source('…', '{\"table\": \"new_name\"}').")));
+						errhint("After a rename, name it anew: SELECT stream.alter_source('source', '{\"table\": \"new_name\"}').")));
 	return relid;
 }
 
@@ -291,7 +291,7 @@ table_check_kind(Oid relid)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("a table source cannot read %s", name),
 						errdetail("It must be a table or a partitioned table of this database.")));
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read temporary table %s", name),
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read temporary table \"%s\"", get_rel_name(relid)),
 						errdetail("The background worker that runs a query does not see temporary tables of your session.")));
 	if (kind == RELKIND_RELATION && (has_subclass(relid) || has_superclass(relid)) && !get_rel_relispartition(relid))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read %s", name),
