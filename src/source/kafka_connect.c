@@ -11,8 +11,8 @@
 #include "utils/memutils.h"
 
 /* Memory for what the fetchers have ahead: shared by the partitions. */
-#define AHEAD_KBYTES (128 * 1024)
-#define AHEAD_MESSAGES 400000
+#define AHEAD_KBYTES (64 * 1024)
+#define AHEAD_MESSAGES 200000
 #define FEW_PARTITIONS 8
 #define RETRY_PAUSE_MS 100
 
