@@ -70,7 +70,7 @@ extern bool column_epoch(Column *column, const char *p, size_t len, Datum *value
 /* Is NULL allowed? */
 extern bool column_take_null(Column *column, DecodeError *error);
 
-/* Fills *error; column may be NULL. Always false, so that callers can return it. */
+/* Fills *error; column may be NULL, else the message begins with its name. Always false, so that callers can return it. */
 extern bool decode_fail(DecodeError *error, const Column *column, int sqlstate, const char *format, ...)
 	pg_attribute_printf(4, 5);
 /* Runs numeric's input function over it: can numeric hold this number? */

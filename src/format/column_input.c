@@ -25,11 +25,14 @@ bool
 decode_fail(DecodeError *error, const Column *column, int sqlstate, const char *format, ...)
 {
 	va_list args;
+	int used = 0;
 
 	error->sqlstate = sqlstate;
 	error->column = column ? column->name : NULL;
+	if (column)
+		used = snprintf(error->message, sizeof(error->message), "column \"%s\": ", column->name);
 	va_start(args, format);
-	vsnprintf(error->message, sizeof(error->message), format, args);
+	vsnprintf(error->message + used, sizeof(error->message) - used, format, args);
 	va_end(args);
 	error->message[pg_mbcliplen(error->message, strlen(error->message), sizeof(error->message) - 1)] = '\0';
 	return false;
@@ -190,8 +193,7 @@ column_take_null(Column *column, DecodeError *error)
 	Datum ignored;
 
 	if (column->not_null)
-		return decode_fail(error, column, ERRCODE_NOT_NULL_VIOLATION, "null value in column \"%s\" violates not-null constraint",
-						   column->name);
+		return decode_fail(error, column, ERRCODE_NOT_NULL_VIOLATION, "null value violates not-null constraint");
 	if (!column->is_domain || column->input.fn_strict)
 		return true;
 	return call_guarded(column, call_input, NULL, 0, &ignored, error);

@@ -22,7 +22,7 @@ typedef struct DecodeError
 {
 	int sqlstate;		 /* 22P02 invalid text, 22021 bad encoding, 22003 out of range, 23502 not null, … */
 	const char *column;	 /* column it was about, or NULL: the document as a whole */
-	char message[256];
+	char message[256];	 /* names the column, too */
 } DecodeError;
 
 typedef struct DecoderConfig

@@ -87,8 +87,7 @@ decode_text(PG_FUNCTION_ARGS)
 
 		PG_RETURN_TEXT_P(cstring_to_text(OidOutputFunctionCall(F_RECORD_OUT, HeapTupleGetDatum(tuple))));
 	}
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s%s%s: %s", unpack_sql_state(error.sqlstate), error.column ? " " : "",
-											  error.column ? error.column : "", error.message)));
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s %s", unpack_sql_state(error.sqlstate), error.message)));
 }
 
 /* decode_ns(rel regclass, format text, docs bytea[], rounds int) RETURNS float8: processor time per document, nanoseconds */
