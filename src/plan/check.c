@@ -87,15 +87,11 @@ check_clauses(Compile *c, Query *query)
 static void
 check_limit(Compile *c, Query *query)
 {
-	int location = exprLocation(query->limitCount);
-
-	if (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query))
+	if (c->mode == OUTPUT_APPEND || (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query)))
 		return;
-	if (c->mode == OUTPUT_APPEND && !query_is_aggregated(query))
-		ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream is not supported yet"),
-						errhint("LIMIT works on the result of an aggregate in output mode complete."), check_position(c, location)));
-	ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT is not supported in output mode %s", output_mode_name(c->mode)),
-					errhint("Use output mode complete with an aggregate."), check_position(c, location)));
+	ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream is not supported in output mode %s", output_mode_name(c->mode)),
+					errhint("Use output mode append, or output mode complete after an aggregate."),
+					check_position(c, exprLocation(query->limitCount))));
 }
 
 static void
@@ -109,16 +105,47 @@ check_order(Compile *c, Query *query)
 }
 
 static void
-check_distinct(Compile *c, Query *query)
+check_distinct(Compile *c, Query *query, bool below_aggregate)
 {
-	int location = query->hasDistinctOn ? sort_location(query->distinctClause, query->targetList) : -1;
-
-	if (c->mode == OUTPUT_COMPLETE)
+	if (c->mode == OUTPUT_COMPLETE && !below_aggregate)
 		ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT is not supported in output mode complete"),
 						errdetail("DISTINCT over a stream drops duplicates as rows arrive: each row comes out once."),
-						errhint("Use output mode append or update, or GROUP BY."), check_position(c, location)));
-	ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT over a stream is not supported yet"),
-					errhint("GROUP BY the columns in output mode update."), check_position(c, location)));
+						errhint("Use output mode append or update, or GROUP BY."),
+						check_position(c, sort_location(query->distinctClause, query->targetList))));
+}
+
+/* ---- functions that are operators ---- */
+
+typedef struct OperatorFunctionContext
+{
+	const char *name;
+	int location;
+} OperatorFunctionContext;
+
+static bool
+operator_function_walker(Node *node, OperatorFunctionContext *context)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, FuncExpr) && is_stream_function(((FuncExpr *) node)->funcid, context->name))
+	{
+		context->location = ((FuncExpr *) node)->location;
+		return true;
+	}
+	return expression_tree_walker(node, operator_function_walker, context);
+}
+
+static void
+check_operator_functions(Compile *c, Query *query)
+{
+	OperatorFunctionContext session = {"session", -1}, transform = {"transform_with_state", -1};
+
+	if (query_tree_walker(query, operator_function_walker, &session, QTW_IGNORE_RT_SUBQUERIES))
+		ereport(ERROR, (errcode(REFUSE), errmsg("session windows are not supported yet"),
+						errdetail("A session needs another GROUP BY key beside it."),
+						errhint("Use stream.tumble or stream.hop."), check_position(c, session.location)));
+	if (query_tree_walker(query, operator_function_walker, &transform, QTW_IGNORE_RT_SUBQUERIES))
+		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is not supported yet"), check_position(c, transform.location)));
 }
 
 /* ---- joins ---- */
@@ -296,12 +323,13 @@ check_legs(Compile *c, Query *query)
 /* ---- one level, and those below ---- */
 
 static void
-check_level(Compile *c, Query *query)
+check_level(Compile *c, Query *query, bool below_aggregate)
 {
 	check_sublinks(c, query);
 	if (!query_streams(query))
 		return;
 	check_clauses(c, query);
+	check_operator_functions(c, query);
 	if (query->setOperations)
 	{
 		check_set_operation(c, query, query->setOperations);
@@ -310,30 +338,40 @@ check_level(Compile *c, Query *query)
 	else
 		check_from(c, query);
 	if (query->distinctClause)
-		check_distinct(c, query);
+		check_distinct(c, query, below_aggregate);
 	if (query->limitCount)
 		check_limit(c, query);
 	if (query->sortClause)
 		check_order(c, query);
 }
 
+typedef struct LevelContext
+{
+	Compile *c;
+	bool below_aggregate;
+} LevelContext;
+
 static bool
-check_walker(Node *node, Compile *c)
+check_walker(Node *node, LevelContext *context)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
 	{
-		check_level(c, (Query *) node);
-		return query_tree_walker((Query *) node, check_walker, c, 0);
+		LevelContext below = {context->c, context->below_aggregate || query_aggregates((Query *) node)};
+
+		check_level(context->c, (Query *) node, context->below_aggregate);
+		return query_tree_walker((Query *) node, check_walker, &below, 0);
 	}
-	return expression_tree_walker(node, check_walker, c);
+	return expression_tree_walker(node, check_walker, context);
 }
 
 void
 check_query(Compile *c, Query *query)
 {
-	check_walker((Node *) query, c);
+	LevelContext context = {c, false};
+
+	check_walker((Node *) query, &context);
 }
 
 /* ---- volatile functions below state ---- */
@@ -384,11 +422,6 @@ check_not_volatile(Compile *c, Query *stage, const char *operator_name)
 
 /* ---- what is left for the sink ---- */
 
-typedef struct SourceContext
-{
-	bool found;
-} SourceContext;
-
 static bool
 reads_source_walker(Node *node, void *context)
 {
@@ -401,6 +434,7 @@ reads_source_walker(Node *node, void *context)
 	return expression_tree_walker(node, reads_source_walker, context);
 }
 
+/* Some leg of a UNION ALL may bypass the aggregate. */
 void
 check_output(Compile *c, Query *final)
 {

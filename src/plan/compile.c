@@ -42,6 +42,10 @@ cut_query(Compile *c, Level *level)
 	}
 	if (query_aggregates(level->query))
 		cut_aggregate(c, level);
+	if (level->query->distinctClause)
+		cut_distinct(c, level);
+	if (level->query->limitCount && c->mode != OUTPUT_COMPLETE)
+		cut_limit(c, level);
 }
 
 static void

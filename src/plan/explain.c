@@ -48,6 +48,24 @@ column_names(TupleDesc desc, int from, int to)
 }
 
 static List *
+describe_dedup(DedupSpec *spec)
+{
+	OperatorSpec *base = &spec->base;
+	List *lines = list_make1(psprintf("Operator %d: %s (DISTINCT)", base->id, base->ops->name));
+
+	lines = lappend(lines, psprintf("  Keys: %s", column_names(base->input[0], 0, spec->nkeys)));
+	if (spec->within >= 0)
+		lines = lappend(lines, psprintf("  State: a key is forgotten once the watermark is %s past its first row", interval_text(spec->within)));
+	else if (spec->key_closes > 0)
+		lines = lappend(lines, "  State: a key is forgotten once the watermark has passed its event time");
+	else
+		lines = lappend(lines, "  State: grows with the number of keys; no event time with a watermark among them");
+	if (spec->event_time > 0)
+		lines = lappend(lines, "  Rows behind the watermark are dropped and counted");
+	return lines;
+}
+
+static List *
 describe_aggregate(AggregateSpec *spec)
 {
 	OperatorSpec *base = &spec->base;
@@ -65,6 +83,16 @@ describe_aggregate(AggregateSpec *spec)
 		lines = lappend(lines, psprintf("  State: a group is %s and let go once the watermark has passed its end; rows that come later are dropped and counted",
 										base->output_mode == OUTPUT_APPEND ? "written" : "closed"));
 	return lines;
+}
+
+static List *
+describe_operator(OperatorSpec *spec)
+{
+	if (spec->ops == &aggregate_operator)
+		return describe_aggregate((AggregateSpec *) spec);
+	if (spec->ops == &dedup_operator)
+		return describe_dedup((DedupSpec *) spec);
+	return list_make1(psprintf("Operator %d: %s", spec->id, spec->ops->name));
 }
 
 /* Empty relations in place of what operators will hand on: the executor wants to see them even to explain. */
@@ -129,7 +157,7 @@ plan_explain(StreamPlan *plan)
 		if (stage->planned)
 			lines = list_concat(lines, describe_stage_plan(plan, stage));
 		if (stage->feeds >= 0)
-			lines = list_concat(lines, describe_aggregate(list_nth(plan->operators, stage->feeds)));
+			lines = list_concat(lines, describe_operator(list_nth(plan->operators, stage->feeds)));
 	}
 	return lines;
 }

@@ -47,7 +47,9 @@ typedef struct Lineage
 /* What the levels above an operator need to know of its output. */
 typedef struct OperatorOutput
 {
-	int nkeys;
+	int nkeys;		  /* its first columns say which group a row belongs to */
+	bool aggregated;  /* rows are groups: later ones with the same key replace them (update), or all come again (complete) */
+	bool updating;	  /* … in this mode */
 	Lineage *lineage; /* per output column */
 } OperatorOutput;
 
@@ -84,6 +86,7 @@ extern bool query_aggregates(Query *query);		   /* aggregates at this level */
 extern List *tree_streams_in_from(Query *query);   /* int list: range table indexes of streaming FROM items */
 extern List *tree_operators_read(Query *query);	   /* int list: operators whose output is read inside */
 extern List *tree_origins(Level *level, Var *var); /* Origin: several for UNION ALL; NIL when the column is a relation's own */
+extern List *tree_output_origins(Level *level, AttrNumber resno); /* the same for a column of the level's SELECT list */
 extern RangeTblEntry *tree_var_rte(Level *level, Var *var, Level **at);
 extern void tree_drop_unused_ctes(Query *query);
 extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
@@ -98,11 +101,29 @@ extern int check_position(Compile *c, int location);		/* for ereport: where in t
 extern void cut_query(Compile *c, Level *level);
 extern int cut_add_stage(Compile *c, Query *query, int feeds, int input);
 
-/* ---- aggregate.c ---- */
+/* ---- cut.c ---- */
+extern char *cut_unique_name(List *taken, const char *name);
+extern const char *cut_column_name(Query *query, Node *expr);
+extern int cut_add_column(List **columns, Node *expr, const char *name);
+extern int cut_share_column(List **columns, Node *expr, const char *name);
+extern Var *cut_output_var(Node *expr, int attno, int depth);
+extern Query *cut_make_input(Compile *c, Level *level, List *columns);
+extern Query *cut_wrap_input(Query *input, bool fenced);
+extern List *cut_closing_keys(Compile *c, List *keys, Lineage *lineages);
+extern Expr *cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool columns);
+extern void cut_read_output(Query *query, OperatorSpec *spec, Node *qual);
+extern void cut_select_output(Query *query);
+extern void cut_add_operator(Compile *c, OperatorSpec *spec, Query *stage, OperatorOutput *output);
+extern void cut_check_final_rows(Compile *c, Query *stage, const char *what);
+
+/* ---- aggregate.c, distinct.c, limit.c ---- */
 extern void cut_aggregate(Compile *c, Level *level);
+extern void cut_distinct(Compile *c, Level *level);
+extern void cut_limit(Compile *c, Level *level);
 
 /* ---- lineage.c ---- */
 extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
+extern Lineage lineage_of_output(Compile *c, Level *level, AttrNumber resno); /* of a column of its SELECT list */
 extern Expr *lineage_apply(Expr *closes, Expr *value); /* puts the value into a `closes` */
 extern bool lineage_same_columns(List *a, List *b);
 
@@ -111,6 +132,8 @@ extern void shape_build(Compile *c, Level *final);
 
 /* ---- signature.c ---- */
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);
+extern Jsonb *signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys);
+extern Jsonb *signature_of_limit(LimitSpec *spec);
 extern char *signature_expression(Compile *c, Level *level, Node *expr);
 extern Jsonb *signature_combine(List *operators);
 

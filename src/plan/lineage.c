@@ -321,12 +321,33 @@ lineage_merge(Lineage a, Lineage b)
 }
 
 static Lineage
+lineage_of_origins(Compile *c, List *origins)
+{
+	Lineage result = no_lineage;
+	ListCell *lc;
+
+	foreach (lc, origins)
+	{
+		Origin *origin = lfirst(lc);
+		Lineage next = lineage_of(c, origin->level, origin->expr);
+
+		result = foreach_current_index(lc) == 0 ? next : lineage_merge(result, next);
+	}
+	result.direct = NULL; /* its Vars belong to another level */
+	return result;
+}
+
+Lineage
+lineage_of_output(Compile *c, Level *level, AttrNumber resno)
+{
+	return lineage_of_origins(c, tree_output_origins(level, resno));
+}
+
+static Lineage
 lineage_of_var(Compile *c, Level *level, Var *var)
 {
 	Level *at = NULL;
 	RangeTblEntry *rte = tree_var_rte(level, var, &at);
-	Lineage result = no_lineage;
-	ListCell *lc;
 	int index;
 
 	if (rte == NULL || var->varattno <= 0)
@@ -336,15 +357,7 @@ lineage_of_var(Compile *c, Level *level, Var *var)
 	index = rte_operator(rte);
 	if (index >= 0)
 		return ((OperatorOutput *) list_nth(c->outputs, index))->lineage[var->varattno - 1];
-	foreach (lc, tree_origins(level, var))
-	{
-		Origin *origin = lfirst(lc);
-		Lineage next = lineage_of(c, origin->level, origin->expr);
-
-		result = foreach_current_index(lc) == 0 ? next : lineage_merge(result, next);
-	}
-	result.direct = NULL; /* its Vars belong to another level */
-	return result;
+	return lineage_of_origins(c, tree_origins(level, var));
 }
 
 Lineage
@@ -359,12 +372,8 @@ lineage_of(Compile *c, Level *level, Node *expr)
 		case T_FuncExpr:
 			return lineage_of_function(c, level, (FuncExpr *) expr);
 		case T_RelabelType:
-		{
 			/* a domain over the type keeps its meaning; timestamp and timestamptz never relabel into each other */
-			Lineage result = lineage_of(c, level, (Node *) ((RelabelType *) expr)->arg);
-
-			return result;
-		}
+			return lineage_of(c, level, (Node *) ((RelabelType *) expr)->arg);
 		default:
 			return no_lineage;
 	}

@@ -164,7 +164,18 @@ key_is_unique(Compile *c, Query *final)
 /* ---- update mode ---- */
 
 static bool
-union_of_aggregates(Query *query)
+reads_aggregate(Compile *c, Query *query)
+{
+	ListCell *lc;
+
+	foreach (lc, tree_operators_read(query))
+		if (((OperatorOutput *) list_nth(c->outputs, lfirst_int(lc)))->aggregated)
+			return true;
+	return false;
+}
+
+static bool
+union_of_aggregates(Compile *c, Query *query)
 {
 	ListCell *lc;
 
@@ -174,7 +185,7 @@ union_of_aggregates(Query *query)
 	{
 		RangeTblEntry *rte = lfirst(lc);
 
-		if (rte->rtekind == RTE_SUBQUERY && tree_operators_read(rte->subquery) != NIL && union_of_aggregates(rte->subquery))
+		if (rte->rtekind == RTE_SUBQUERY && reads_aggregate(c, rte->subquery) && union_of_aggregates(c, rte->subquery))
 			return true;
 	}
 	return false;
@@ -186,9 +197,13 @@ find_update_key(Compile *c, Level *final, SinkShape *shape)
 	ListCell *lc;
 	bool grouped = false, keys_shown = false;
 
-	foreach (lc, c->outputs)
-		grouped |= ((OperatorOutput *) lfirst(lc))->nkeys > 0;
-	if (union_of_aggregates(final->query))
+	foreach (lc, tree_operators_read(final->query))
+	{
+		OperatorOutput *output = list_nth(c->outputs, lfirst_int(lc));
+
+		grouped |= output->aggregated && output->nkeys > 0;
+	}
+	if (union_of_aggregates(c, final->query))
 		ereport(ERROR, (errcode(REFUSE), errmsg("UNION ALL over aggregates is not supported in output mode update"),
 						errdetail("Groups of its branches that have equal keys would replace each other."),
 						errhint("Write one query per branch, or aggregate above the UNION ALL.")));
@@ -218,7 +233,7 @@ shape_build(Compile *c, Level *final)
 
 	shape->desc = ExecCleanTypeFromTL(final->query->targetList);
 	shape->mode = c->mode;
-	shape->aggregated = c->plan->operators != NIL;
+	shape->aggregated = reads_aggregate(c, final->query);
 	if (c->mode == OUTPUT_UPDATE && shape->aggregated)
 		find_update_key(c, final, shape);
 }

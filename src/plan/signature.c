@@ -192,6 +192,45 @@ write_typed(StringInfo out, Compile *c, Level *level, Node *expr)
 	write_member(out, "type", format_type_with_typemod(exprType(expr), exprTypmod(expr)));
 }
 
+static void
+write_keys(StringInfo out, Compile *c, Level *level, List *keys)
+{
+	ListCell *lc;
+
+	appendStringInfoString(out, ", \"keys\": [");
+	foreach (lc, keys)
+	{
+		if (foreach_current_index(lc) > 0)
+			appendStringInfoString(out, ", ");
+		write_typed(out, c, level, lfirst(lc));
+		appendStringInfoChar(out, '}');
+	}
+	appendStringInfoChar(out, ']');
+}
+
+Jsonb *
+signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys)
+{
+	int guc_level = pin_settings();
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfoChar(&out, '{');
+	write_member(&out, "operator", spec->base.ops->name);
+	appendStringInfo(&out, ", \"watermark\": %s, \"within\": %s", spec->base.has_watermark ? "true" : "false", spec->within >= 0 ? "true" : "false");
+	write_keys(&out, c, level, keys);
+	appendStringInfoChar(&out, '}');
+	AtEOXact_GUC(true, guc_level);
+	return jsonb_of_text(out.data);
+}
+
+/* The number itself may change: state is how many rows have gone through. */
+Jsonb *
+signature_of_limit(LimitSpec *spec)
+{
+	return jsonb_of_text(psprintf("{\"operator\": \"%s\"}", spec->base.ops->name));
+}
+
 Jsonb *
 signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys)
 {
@@ -202,15 +241,9 @@ signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
 	write_member(&out, "operator", spec->base.ops->name);
-	appendStringInfo(&out, ", \"watermark\": %s, \"keys\": [", spec->base.has_watermark ? "true" : "false");
-	foreach (lc, keys)
-	{
-		if (foreach_current_index(lc) > 0)
-			appendStringInfoString(&out, ", ");
-		write_typed(&out, c, level, lfirst(lc));
-		appendStringInfoChar(&out, '}');
-	}
-	appendStringInfoString(&out, "], \"aggregates\": [");
+	appendStringInfo(&out, ", \"watermark\": %s", spec->base.has_watermark ? "true" : "false");
+	write_keys(&out, c, level, keys);
+	appendStringInfoString(&out, ", \"aggregates\": [");
 	foreach (lc, spec->calls)
 	{
 		Aggref *aggref = ((AggregateCall *) lfirst(lc))->aggref;

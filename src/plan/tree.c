@@ -201,6 +201,15 @@ collect_origins(Level *parent, Query *query, AttrNumber attno, List **result)
 }
 
 List *
+tree_output_origins(Level *level, AttrNumber resno)
+{
+	List *result = NIL;
+
+	collect_origins(level->parent, level->query, resno, &result);
+	return result;
+}
+
+List *
 tree_origins(Level *level, Var *var)
 {
 	Level *at;
