@@ -74,7 +74,10 @@ collect_keys(Distinct *d)
 		d->keys = lappend(d->keys, key->expr);
 		d->spec->eq_operators[i] = key->clause->eqop;
 		d->spec->collations[i] = exprCollation(key->expr);
-		d->lineages[i++] = lineage_of(d->c, d->level, key->expr);
+		d->lineages[i] = lineage_of(d->c, d->level, key->expr);
+		if (d->lineages[i].bound)
+			d->lineages[i].kind = LINEAGE_NONE;
+		i++;
 	}
 }
 

@@ -40,6 +40,7 @@ typedef struct Lineage
 	Expr *at_end;		/* windows: `closes` over the window's upper bound */
 	Interval *length;	/* windows: where all are equally long, else NULL */
 	bool has_watermark;
+	bool bound;			/* upper(w) or lower(w): lets a group close, but DISTINCT takes it as a plain value */
 	bool session;		/* stems from stream.session: its bounds depend on other rows */
 	List *columns;		/* EventColumn */
 } Lineage;

@@ -210,6 +210,7 @@ lineage_of_bound(Compile *c, Level *level, FuncExpr *f)
 
 	if (window.kind != LINEAGE_WINDOW)
 		return no_lineage;
+	window.bound = f->funcid == F_LOWER_ANYRANGE || f->funcid == F_UPPER_ANYRANGE;
 	return f->funcid == F_LOWER_ANYRANGE ? lower_of(window, f) : instant(window, window.at_end);
 }
 
@@ -308,7 +309,7 @@ lineage_merge(Lineage a, Lineage b)
 {
 	ListCell *lc;
 
-	if (a.kind != b.kind || !equal(a.closes, b.closes) || a.session != b.session)
+	if (a.kind != b.kind || !equal(a.closes, b.closes) || a.session != b.session || a.bound != b.bound)
 		return no_lineage;
 	if (a.length == NULL || b.length == NULL || memcmp(a.length, b.length, sizeof(Interval)) != 0)
 		a.length = NULL;
