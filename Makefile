@@ -24,7 +24,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-layers check-kafka bench fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka bench fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -55,7 +55,7 @@ HARNESS = PG_CONFIG="$(PG_CONFIG)" WERROR="$(WERROR)" TESTS="$(TESTS)" test/lib/
 help:
 	@echo 'make demo               see it work: fraud alerts and sales per minute, from a broker it starts itself'
 	@echo 'make check              all tests, on a private copy of PostgreSQL'
-	@echo 'make check-regress      one suite; also -isolation -tap -conformance -layers. TESTS="a b" picks tests'
+	@echo 'make check-regress      one suite; also -isolation -tap -conformance -property -layers. TESTS="a b" picks tests'
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make bench              speed, beside what it is compared with'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
@@ -69,9 +69,9 @@ demo:
 	@$(HARNESS) demo
 ifndef PGXS
 check:
-	@$(HARNESS) check regress isolation tap conformance layers lint
+	@$(HARNESS) check regress isolation tap conformance property layers lint
 endif
-check-regress check-isolation check-tap check-conformance check-layers check-kafka:
+check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka:
 	@$(HARNESS) check $(@:check-%=%)
 bench:
 	@$(HARNESS) bench

@@ -10,7 +10,7 @@ inside_check()
 	inside_prepare FAILPOINTS=1
 	export TEMP_CONFIG=$WORK/tree/test/lib/cluster.conf
 	for suite in "$@"; do
-		case $suite in regress | isolation | conformance | lint) inside_start_cluster fsync = off; break ;; esac
+		case $suite in regress | isolation | conformance | property | lint) inside_start_cluster fsync = off; break ;; esac
 	done
 	for suite in "$@"; do
 		echo "== ${suite^}"
@@ -104,18 +104,24 @@ suite_tap_files() # $1 directory
 suite_tap() { suite_tap_files test/t; }
 suite_kafka() { suite_tap_files test/kafka; }
 
-suite_conformance()
+suite_python() # $1 name, then the command: its last line says how many passed and failed
 {
-	local log=$WORK/logs/conformance.log
-	PGOPTIONS='-c intervalstyle=postgres' python3 test/conformance/run.py ${WERROR:+--strict} ${TESTS:+--filter "$TESTS"} test/conformance/cases 2>&1 |
-		tee "$log" || true
+	local log=$WORK/logs/$1.log
+	shift
+	PGOPTIONS='-c intervalstyle=postgres' python3 "$@" 2>&1 | tee "$log" || true
 	if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
 		suite_count "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
 	else
-		echo "the conformance runner did not finish"
+		echo "$1 did not finish"
 		suite_count 0 1
 	fi
 }
+
+# shellcheck disable=SC2086
+suite_conformance() { suite_python conformance test/conformance/run.py ${WERROR:+--strict} ${TESTS:+--filter "$TESTS"} test/conformance/cases; }
+# PROPERTY_COUNT and PROPERTY_SEED: more queries, or the same ones again
+# shellcheck disable=SC2086
+suite_property() { suite_python property test/property/run.py --count "${PROPERTY_COUNT:-150}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}; }
 
 suite_one() # a check that is one program: $1 name, then the command
 {
