@@ -12,75 +12,101 @@
 
 #define FOLD_MINIMUM (1024 * 1024) /* below that a restart replays the changelog in no time */
 
-typedef struct KeyBytes
-{
-	const char *bytes;
-	uint32 length;
-} KeyBytes;
-
-/* The last that happened to a key after the snapshot. */
+/* The last that happened to a key after the snapshot, in one piece: the key's bytes, then the value's. */
 typedef struct Change
 {
-	KeyBytes key;
-	uint32 hash;
-	char status;
+	int64 batch_id;
+	TimestampTz expires;
+	uint32 key_length;
+	uint32 value_length;
 	bool removed;
 	bool told; /* already handed out in the snapshot's place */
-	uint32 value_length;
-	char *value;
-	TimestampTz expires;
-	int64 batch_id;
+	char bytes[FLEXIBLE_ARRAY_MEMBER];
 } Change;
 
+typedef struct ChangeMember
+{
+	Change *change;
+	uint32 hash;
+	char status;
+} ChangeMember;
+
+typedef struct ChangeTable
+{
+	MemoryContext context; /* of the changes */
+	const PackedEntry *sought;
+	struct changes_hash *members;
+} ChangeTable;
+
+static inline bool change_matches(void *table, Change *change);
+
+/* Keys are looked up by the table's sought entry; the key argument is not used. */
 #define SH_PREFIX changes
-#define SH_ELEMENT_TYPE Change
-#define SH_KEY_TYPE KeyBytes
-#define SH_KEY key
+#define SH_ELEMENT_TYPE ChangeMember
+#define SH_KEY_TYPE Change *
+#define SH_KEY change
 #define SH_SCOPE static inline
-#define SH_HASH_KEY(table, key) hash_bytes((const unsigned char *) (key).bytes, (key).length)
-#define SH_EQUAL(table, a, b) ((a).length == (b).length && memcmp((a).bytes, (b).bytes, (a).length) == 0)
+#define SH_HASH_KEY(table, key) 0
+#define SH_EQUAL(table, a, b) change_matches((table)->private_data, a)
 #define SH_STORE_HASH
-#define SH_GET_HASH(table, change) (change)->hash
+#define SH_GET_HASH(table, member) (member)->hash
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-static char *
-copy_bytes(const char *bytes, uint32 length)
+static inline bool
+change_matches(void *table, Change *change)
 {
-	char *copy = palloc(Max(length, 1));
+	const PackedEntry *sought = ((ChangeTable *) table)->sought;
 
-	memcpy(copy, bytes, length);
-	return copy;
+	return change->key_length == sought->key_length && memcmp(change->bytes, sought->key, sought->key_length) == 0;
 }
 
-/* What changed in batches from..to, the last change of each key. */
-static changes_hash *
+static uint32
+sought_hash(ChangeTable *table, const PackedEntry *sought)
+{
+	table->sought = sought;
+	return hash_bytes((const unsigned char *) sought->key, sought->key_length);
+}
+
+static Change *
+change_create(ChangeTable *table, int64 batch_id, const PackedEntry *entry)
+{
+	Change *change = MemoryContextAllocHuge(table->context, offsetof(Change, bytes) + (Size) entry->key_length + entry->value_length);
+
+	change->batch_id = batch_id;
+	change->expires = entry->expires;
+	change->key_length = entry->key_length;
+	change->value_length = entry->value_length;
+	change->removed = entry->removed;
+	change->told = false;
+	memcpy(change->bytes, entry->key, entry->key_length);
+	if (!entry->removed)
+		memcpy(change->bytes + entry->key_length, entry->value, entry->value_length);
+	return change;
+}
+
+/* What changed in batches from..to, the last change of each key. In CurrentMemoryContext. */
+static ChangeTable *
 changes_collect(const StateId *id, int64 from_batch, int64 to_batch)
 {
-	changes_hash *changes = changes_create(CurrentMemoryContext, 1024, NULL);
+	ChangeTable *table = palloc0(sizeof(ChangeTable));
 	ChunkScan *scan = chunk_scan_begin(STATE_CHANGE, id, from_batch, to_batch);
 	PackedEntry entry;
 
+	table->context = GenerationContextCreate(CurrentMemoryContext, "stream state changes", ALLOCSET_DEFAULT_SIZES);
+	table->members = changes_create(CurrentMemoryContext, 1024, table);
 	while (chunk_scan_next(scan, &entry))
 	{
-		KeyBytes key = {entry.key, entry.key_length};
 		bool found;
-		Change *change = changes_insert(changes, key, &found);
+		ChangeMember *member = changes_insert_hash(table->members, NULL, sought_hash(table, &entry), &found);
 
 		if (found)
-			pfree(change->value);
-		else
-			change->key.bytes = copy_bytes(entry.key, entry.key_length);
-		change->removed = entry.removed;
-		change->told = false;
-		change->value = copy_bytes(entry.value, entry.value_length);
-		change->value_length = entry.value_length;
-		change->expires = entry.expires;
-		change->batch_id = scan->batch_id;
+			pfree(member->change);
+		member->change = change_create(table, scan->batch_id, &entry);
 	}
 	chunk_scan_end(scan);
-	return changes;
+	return table;
 }
 
 static void
@@ -88,9 +114,9 @@ change_tell(Change *change, PackedEntryCallback callback, void *arg)
 {
 	PackedEntry entry = {.removed = false,
 						 .expires = change->expires,
-						 .key = change->key.bytes,
-						 .key_length = change->key.length,
-						 .value = change->value,
+						 .key = change->bytes,
+						 .key_length = change->key_length,
+						 .value = change->bytes + change->key_length,
 						 .value_length = change->value_length};
 
 	change->told = true;
@@ -99,18 +125,17 @@ change_tell(Change *change, PackedEntryCallback callback, void *arg)
 }
 
 static void
-snapshot_tell(const StateId *id, int64 snapshot, changes_hash *changes, PackedEntryCallback callback, void *arg)
+snapshot_tell(const StateId *id, int64 snapshot, ChangeTable *changes, PackedEntryCallback callback, void *arg)
 {
 	ChunkScan *scan = chunk_scan_begin(STATE_SNAPSHOT, id, snapshot, snapshot);
 	PackedEntry entry;
 
 	while (chunk_scan_next(scan, &entry))
 	{
-		KeyBytes key = {entry.key, entry.key_length};
-		Change *change = changes_lookup(changes, key);
+		ChangeMember *member = changes_lookup_hash(changes->members, NULL, sought_hash(changes, &entry));
 
-		if (change)
-			change_tell(change, callback, arg);
+		if (member)
+			change_tell(member->change, callback, arg);
 		else
 			callback(arg, snapshot, &entry);
 	}
@@ -120,12 +145,12 @@ snapshot_tell(const StateId *id, int64 snapshot, changes_hash *changes, PackedEn
 void
 state_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback, void *arg)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state changes", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state as of", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	int64 snapshot;
-	changes_hash *changes;
+	ChangeTable *changes;
 	changes_iterator iterator;
-	Change *change;
+	ChangeMember *member;
 
 	state_check_retained(id, batch_id);
 	snapshot = snapshot_newest(id, batch_id);
@@ -133,11 +158,11 @@ state_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback,
 	MemoryContextSwitchTo(caller);
 	if (snapshot >= 0)
 		snapshot_tell(id, snapshot, changes, callback, arg);
-	changes_start_iterate(changes, &iterator);
-	while ((change = changes_iterate(changes, &iterator)))
+	changes_start_iterate(changes->members, &iterator);
+	while ((member = changes_iterate(changes->members, &iterator)))
 	{
-		if (!change->told)
-			change_tell(change, callback, arg);
+		if (!member->change->told)
+			change_tell(member->change, callback, arg);
 	}
 	MemoryContextDelete(context);
 }
