@@ -10,7 +10,7 @@
 #include "state/store.h"
 #include "utils/memutils.h"
 
-#define FOLD_MINIMUM (1024 * 1024) /* below that a restart replays the changelog in no time */
+#define FOLD_MINIMUM (256 * 1024) /* below that a restart replays the changelog in no time */
 
 /* The last that happened to a key after the snapshot, in one piece: the key's bytes, then the value's. */
 typedef struct Change
