@@ -41,6 +41,8 @@ typedef struct Worker
 	MemoryContext context;	   /* of the worker */
 	MemoryContext query_context; /* reset when the query is opened anew */
 	char *name;
+	int64 max_retries;
+	int64 last_batch;		   /* -1: none yet */
 	StreamQuery *query;		   /* NULL: to be loaded and opened */
 	QueryRuntime *rt;		   /* NULL: to be opened */
 	bool announced;			   /* the row says running */
@@ -120,6 +122,8 @@ worker_setup(Datum arg)
 	setting_force("default_transaction_isolation", "read committed");
 	setting_force("default_transaction_deferrable", "off");
 	self.name = "?";
+	self.max_retries = DEFAULT_MAX_RETRIES;
+	self.last_batch = -1;
 	self.context = AllocSetContextCreate(TopMemoryContext, "stream worker", ALLOCSET_DEFAULT_SIZES);
 	self.query_context = AllocSetContextCreate(self.context, "stream worker query", ALLOCSET_DEFAULT_SIZES);
 	self.news = self.busy = true;
@@ -171,6 +175,7 @@ worker_load(Worker *w)
 	w->query = query_load_by_id(w->launch.query_id, false);
 	MemoryContextSwitchTo(old);
 	w->name = MemoryContextStrdup(w->context, w->query->name);
+	w->max_retries = w->query->options.max_retries;
 	setting_force("application_name", psprintf("stream_ext: %s", w->name));
 	if (w->query->owner != GetSessionUserId())
 		ereport(FATAL, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("streaming query \"%s\" has a new owner", w->query->name)));
@@ -198,6 +203,7 @@ worker_open(Worker *w)
 		MemoryContextSwitchTo(old);
 		w->news = true;
 	}
+	w->last_batch = w->rt->last_batch;
 	transaction_end();
 }
 
@@ -218,14 +224,15 @@ worker_fire(Worker *w)
 	ran = batch_run(w->rt);
 	if (ran)
 	{
-		status_batch_done(w->rt->last_batch, w->rt->last_batch_at, w->rt->last_duration_us, w->rt->last_rows);
+		w->last_batch = w->rt->last_batch;
+		status_batch_done(w->last_batch, w->rt->last_batch_at, w->rt->last_duration_us, w->rt->last_rows);
 		batch_housekeeping(w->rt);
-		event_note_progress(w->rt->last_batch);
+		event_note_progress(w->last_batch);
 		w->news = w->busy = true;
 	}
 	else if (w->busy)
 	{
-		event_note_idle(w->rt->last_batch);
+		event_note_idle(w->last_batch);
 		w->busy = false;
 	}
 	status_trigger_ends(ran, wakes);
@@ -281,7 +288,7 @@ worker_after_trigger(Worker *w, bool ran)
 	}
 	if (kind == TRIGGER_ONCE || (kind == TRIGGER_AVAILABLE_NOW && !ran))
 	{
-		(void) outcome_finished(w->launch.query_id, w->rt->last_batch);
+		(void) outcome_finished(w->launch.query_id, w->last_batch);
 		return false;
 	}
 	return true;
@@ -321,8 +328,6 @@ static bool
 worker_record_failure(Worker *w)
 {
 	bool transient = failure_is_transient(w->error->sqlerrcode);
-	int64 retries = w->query ? w->query->options.max_retries : DEFAULT_MAX_RETRIES;
-	int64 last_batch = w->rt ? w->rt->last_batch : -1;
 	bool final;
 	int64 delay;
 
@@ -330,9 +335,9 @@ worker_record_failure(Worker *w)
 		proc_exit(1);
 	if (w->record_attempts++ > 0)
 		wait_for_time(RECORD_AGAIN_US);
-	final = !transient && w->lasting_failures + 1 > retries;
+	final = !transient && w->lasting_failures + 1 > w->max_retries;
 	delay = final ? -1 : failure_delay_us(w->failures + 1);
-	if (!outcome_failed(w->launch.query_id, w->error, delay, last_batch))
+	if (!outcome_failed(w->launch.query_id, w->error, delay, w->last_batch))
 		return false;
 	w->failures++;
 	w->lasting_failures += transient ? 0 : 1;
@@ -368,7 +373,7 @@ worker_step(Worker *w)
 		worker_open(w);
 	if (!w->announced)
 	{
-		if (!outcome_running(w->launch.query_id, w->rt->last_batch, &w->forgive))
+		if (!outcome_running(w->launch.query_id, w->last_batch, &w->forgive))
 			return false;
 		w->announced = true;
 	}
