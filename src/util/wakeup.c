@@ -50,8 +50,7 @@ wakeup_shmem_startup(void)
 {
 	bool found;
 
-	if (table != NULL)
-		return;
+	/* After a crash the postmaster comes here again: what it knew of the old segment is void. */
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	table = ShmemInitStruct("stream_ext wakeups", wakeup_shmem_size(), &found);
 	if (!found)
@@ -62,6 +61,13 @@ wakeup_shmem_startup(void)
 	}
 	LWLockRelease(AddinShmemInitLock);
 	LWLockRegisterTranche(table->tranche, "stream_ext wakeups");
+}
+
+static void
+wakeup_attach(void)
+{
+	if (table == NULL)
+		wakeup_shmem_startup();
 }
 
 static void
@@ -88,7 +94,7 @@ wakeup_subscribe(Oid relid)
 {
 	Waiter *waiter;
 
-	wakeup_shmem_startup();
+	wakeup_attach();
 	if (!exit_registered)
 	{
 		before_shmem_exit(wakeup_forget_process, (Datum) 0);
@@ -205,7 +211,7 @@ wakeup_at_commit(Oid relid)
 
 	if (list_member_oid(committing, relid))
 		return;
-	wakeup_shmem_startup();
+	wakeup_attach();
 	if (!xact_registered)
 	{
 		RegisterXactCallback(wakeup_xact_callback, NULL);
@@ -219,6 +225,6 @@ wakeup_at_commit(Oid relid)
 void
 wakeup_all(void)
 {
-	wakeup_shmem_startup();
+	wakeup_attach();
 	wakeup_signal(NIL);
 }

@@ -7,8 +7,10 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
@@ -19,6 +21,7 @@
 #include "tcop/utility.h"
 #include "util/wakeup.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "worker/status.h"
 #include "worker/worker.h"
@@ -174,14 +177,35 @@ hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, Process
 		wakeup_all();
 }
 
-/* DROP SCHEMA … CASCADE, DROP OWNED and the like reach the extension by dependency. */
+/* The query whose view stream.query_<id> is about to go, 0: none. */
+static int64
+query_of_view(Oid relation)
+{
+	Oid schema = get_namespace_oid("stream", true);
+	char *name;
+	int64 id = 0;
+
+	if (!OidIsValid(schema) || get_rel_namespace(relation) != schema || get_rel_relkind(relation) != RELKIND_VIEW ||
+		!OidIsValid(get_relname_relid("query_run", schema)))
+		return 0;
+	name = get_rel_name(relation);
+	return sscanf(name, "query_" INT64_FORMAT, &id) == 1 ? id : 0;
+}
+
+/* DROP SCHEMA … CASCADE, DROP OWNED and the like reach the extension, or what a query stands on, by dependency. */
 static void
 hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 {
+	int64 query_id;
+
 	if (next_access)
 		next_access(access, class, object, sub, arg);
-	if (access == OAT_DROP && class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
+	if (access != OAT_DROP || !OidIsValid(get_extension_oid("stream_ext", true)))
+		return;
+	if (class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
 		block(MyDatabaseId);
+	else if (class == RelationRelationId && sub == 0 && blocked != MyDatabaseId && (query_id = query_of_view(object)) != 0)
+		worker_stop_for_good(query_id, ERRCODE_UNDEFINED_TABLE, "its view was dropped, with something it reads or with all its owner had");
 }
 
 void

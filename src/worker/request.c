@@ -192,30 +192,50 @@ worker_request_start(int64 query_id)
 	request_arm(&start_armed);
 }
 
-void
-worker_stop(int64 query_id)
+static void
+stop(int64 query_id, const char *status, int sqlstate, const char *error)
 {
 	QueryRun run;
-	QueryStatus status;
-	int64 last_batch = -1;
+	QueryStatus slot;
 
-	if (worker_is_me(query_id))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("a streaming query cannot stop itself"),
-						errhint("Raise an error to make it fail, or stop it from another session.")));
 	worker_lock_run(query_id);
 	query_run_load(query_id, &run);
-	if (status_get(query_id, &status))
-		last_batch = status.last_batch_id;
 	request_arm(&stop_armed);
 	if (run.exists && run.wanted)
 	{
 		run.wanted = false;
-		run.status = "stopped";
+		run.status = unconstify(char *, status);
 		run.retry_at = 0;
+		if (error)
+		{
+			run.sqlstate = pstrdup(unpack_sql_state(sqlstate));
+			run.error = unconstify(char *, error);
+		}
 		query_run_store(query_id, &run);
-		event_notify(query_id, "termination", last_batch);
+		event_notify(query_id, "termination", status_get(query_id, &slot) ? slot.last_batch_id : -1);
 	}
 	status_stop_query(query_id);
+}
+
+void
+worker_stop(int64 query_id)
+{
+	if (worker_is_me(query_id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("a streaming query cannot stop itself"),
+						errhint("Raise an error to make it fail, or stop it from another session.")));
+	stop(query_id, "stopped", 0, NULL);
+}
+
+void
+worker_stop_for_good(int64 query_id, int sqlstate, const char *error)
+{
+	QueryRun run;
+
+	if (worker_is_me(query_id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("a streaming query cannot drop what it runs on")));
+	query_run_load(query_id, &run);
+	if (run.wanted)
+		stop(query_id, "failed", sqlstate, error);
 }
 
 /* ---- wait ---- */

@@ -33,8 +33,7 @@ status_shmem_startup(int max_queries)
 {
 	bool found;
 
-	if (shared != NULL)
-		return;
+	/* After a crash the postmaster comes here again: what it knew of the old segment is void. */
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct("stream_ext status", status_shmem_size(max_queries), &found);
 	if (!found)

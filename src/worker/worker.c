@@ -48,6 +48,7 @@ typedef struct Worker
 	bool announced;			   /* the row says running */
 	bool locked;			   /* the session holds the query's lock; an abort lets go of it */
 	bool news;				   /* something may be there to be read */
+	bool again;				   /* the last attempt failed: do not wait for a tick */
 	bool busy;				   /* no trigger has found nothing since the last batch */
 	TimestampTz last_trigger;  /* 0: not yet */
 	int64 last_trigger_mono;
@@ -217,7 +218,7 @@ worker_fire(Worker *w)
 	bool ran;
 
 	(void) wakeup_take(); /* before looking: what comes later shows up again */
-	w->news = false;
+	w->news = w->again = false;
 	w->last_trigger = clock_now();
 	w->last_trigger_mono = clock_monotonic_us();
 	pgstat_report_activity(STATE_RUNNING, "batch");
@@ -248,7 +249,7 @@ trigger_wait(Worker *w)
 	TimestampTz now = clock_now();
 	int64 wait;
 
-	if (status_wakes_pending() > 0)
+	if (w->again || status_wakes_pending() > 0)
 		return 0;
 	if (!trigger_is_immediate(trigger))
 		return trigger_next(trigger->period, w->last_trigger, now) - now;
@@ -308,6 +309,7 @@ worker_caught(Worker *w)
 	AbortOutOfAnyTransaction();
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(w->context);
+	w->again = true;
 	w->locked = false; /* an abort lets go of session locks as well */
 	status_trigger_ends(true, 0);
 	if (recording)

@@ -27,6 +27,8 @@ extern void worker_ask_supervisor(Oid database);
 extern void worker_request_start(int64 query_id);
 /* wanted = false in this transaction; returns when the worker is gone. Refused (55000) inside the query's own worker. */
 extern void worker_stop(int64 query_id);
+/* The same with status failed and that error, for a query that lost what it needs. Does nothing when it should not run anyway. */
+extern void worker_stop_for_good(int64 query_id, int sqlstate, const char *error);
 
 /* Is there a worker, or should there be one (starting, backing off)? Sees what other sessions committed. */
 extern bool worker_is_running(int64 query_id);

@@ -69,10 +69,20 @@ sub worker_pid
 	return $node->safe_psql($db // 'postgres', "SELECT pid FROM stream.queries WHERE name = '$query'");
 }
 
+# Ended; whether somebody has collected its exit code does not matter.
 sub process_gone
 {
 	my ($pid, $timeout) = @_;
-	return wait_for(sub { return !kill(0, $pid) }, $timeout // 10);
+	return wait_for(sub { return !kill(0, $pid) || process_is_zombie($pid) }, $timeout // 10);
+}
+
+sub process_is_zombie
+{
+	my ($pid) = @_;
+	open(my $file, '<', "/proc/$pid/stat") or return 0;
+	my $stat = <$file> // '';
+	close($file);
+	return $stat =~ /^\d+ \(.*\) Z/;
 }
 
 # How many of the extension's processes there are, of one kind: launcher, supervisor, worker.

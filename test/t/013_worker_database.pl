@@ -1,0 +1,104 @@
+# Statements that a connected worker would block, or that take away what it runs on: it stops in time, or the statement is refused clearly.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Utils;
+use StreamNode;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main');
+my ($rc, $out, $err);
+
+sub database_with_query
+{
+	my ($db) = @_;
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	$node->safe_psql($db, 'CREATE EXTENSION stream_ext');
+	table_source($node, 'input', 'v int', $db);
+	create_query($node, 'q', 'SELECT v FROM input', '', $db);
+	ok(status_is($node, 'q', 'running', 20, $db), "a query runs in $db");
+}
+
+database_with_query('a');
+$node->safe_psql('postgres', 'CREATE DATABASE b TEMPLATE a');
+pass('CREATE DATABASE … TEMPLATE');
+ok(status_is($node, 'q', 'running', 20, 'a'), 'the template\'s query goes on');
+ok(wait_for_sql($node, 'SELECT pid IS NOT NULL FROM stream.queries', 't', 20, 'a'), 'with a worker');
+$node->safe_psql('postgres', 'ALTER DATABASE a RENAME TO c');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, 'c'), 'ALTER DATABASE … RENAME');
+my $t = time;
+$node->safe_psql('postgres', 'DROP DATABASE c');
+cmp_ok(time - $t, '<', 3, 'DROP DATABASE while a query runs');
+is(processes($node, 'worker'), 0, 'no worker is left');
+ok(wait_for(sub { processes($node, 'supervisor') == 0 }), 'no supervisor is left');
+
+# no one else's business
+database_with_query('d');
+$node->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+my $pid = worker_pid($node, 'q', 'd');
+for my $statement ('DROP DATABASE d', 'ALTER DATABASE d RENAME TO e', 'CREATE DATABASE e TEMPLATE d')
+{
+	($rc, $out, $err) = $node->psql('postgres', $statement, extra_params => [ '-U', 'stranger' ]);
+	like($err, qr/must be owner|permission denied/, "$statement by a stranger is refused");
+}
+is(worker_pid($node, 'q', 'd'), $pid, 'and stops nothing');
+($rc, $out, $err) = $node->psql('postgres', 'BEGIN; DROP DATABASE d');
+like($err, qr/cannot run inside a transaction block/, 'refused by the server itself');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, 'd'), 'and the query comes back');
+
+# DROP EXTENSION
+$node->safe_psql('d', 'BEGIN; DROP EXTENSION stream_ext CASCADE; ROLLBACK');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, 'd'), 'DROP EXTENSION rolled back: the query comes back');
+$t = time;
+$node->safe_psql('d', 'DROP EXTENSION stream_ext CASCADE');
+cmp_ok(time - $t, '<', 5, 'DROP EXTENSION while a query runs');
+ok(wait_for(sub { processes($node, 'supervisor') == 0 && processes($node, 'worker') == 0 }), 'nobody is left');
+$node->safe_psql('d', 'CREATE EXTENSION stream_ext');
+table_source($node, 'input2', 'v int', 'd');
+create_query($node, 'q2', 'SELECT v FROM input2', '', 'd');
+ok(status_is($node, 'q2', 'running', 20, 'd'), 'installed again, it runs again');
+$node->safe_psql('d', 'DROP SCHEMA stream CASCADE');
+ok(wait_for(sub { processes($node, 'supervisor') == 0 && processes($node, 'worker') == 0 }), 'DROP SCHEMA … CASCADE takes the extension and stops its workers');
+$node->safe_psql('postgres', 'DROP DATABASE d');
+
+# roles
+$node->safe_psql('postgres', 'CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; GRANT USAGE ON FOREIGN SERVER stream_table TO app');
+$node->safe_psql('postgres', q{CREATE TABLE a_t (v int); SELECT stream.create_source('a', 'table', options => '{"table": "a_t"}');
+	SELECT stream.create_query('a', 'SELECT v FROM a', stream.to_table('a_out'))}, extra_params => [ '-U', 'app' ]);
+ok(status_is($node, 'a', 'running'), 'a query of role app');
+($rc, $out, $err) = $node->psql('postgres', 'DROP ROLE app');
+like($err, qr/cannot be dropped because some objects depend on it/, 'DROP ROLE of an owner is refused');
+my $log = -s $node->logfile;
+$node->safe_psql('postgres', 'DROP OWNED BY app CASCADE');
+is($node->safe_psql('postgres', 'SELECT status, pid IS NULL, error FROM stream.queries'),
+	'failed|t|its view was dropped, with something it reads or with all its owner had', 'DROP OWNED stops the query, which says why');
+is(processes($node, 'worker'), 0, 'its worker is gone');
+my @lines = grep { /FATAL|"a"/ } split /\n/, slurp_file($node->logfile, $log);
+cmp_ok(scalar(@lines), '<=', 10, 'quietly');
+$node->safe_psql('postgres', "SELECT stream.drop_query('a')");
+
+# connections are closed to a database
+database_with_query('f');
+$log = -s $node->logfile;
+$node->safe_psql('postgres', 'ALTER DATABASE f ALLOW_CONNECTIONS false');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'f'");
+ok(wait_for(sub { processes($node, 'worker') == 0 && processes($node, 'supervisor') == 0 }), 'nobody connects to a closed database');
+sleep 2;
+@lines = grep { /FATAL/ && !/administrator command/ } split /\n/, slurp_file($node->logfile, $log);
+is(scalar(@lines), 0, 'nor tries to');
+
+# COMMIT PREPARED
+$node->append_conf('postgresql.conf', 'max_prepared_transactions = 5');
+$node->restart;
+table_source($node, 'p', 'v int');
+create_query($node, 'p', 'SELECT v FROM p');
+ok(status_is($node, 'p', 'running'), 'running');
+$node->safe_psql('postgres', "BEGIN; INSERT INTO p_t VALUES (1); PREPARE TRANSACTION 'x'");
+$node->safe_psql('postgres', 'SELECT pg_sleep(0.3)');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM p_out'), '0', 'prepared rows are not there');
+$node->safe_psql('postgres', "COMMIT PREPARED 'x'");
+ok(wait_for_sql($node, 'SELECT count(*) FROM p_out', '1'), 'COMMIT PREPARED wakes the worker');
+$node->stop;
+done_testing();
