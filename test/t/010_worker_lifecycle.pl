@@ -100,8 +100,13 @@ is($node->safe_psql('postgres', "SELECT stream.await_termination('finite', '20 s
 is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM stream.queries WHERE name = 'finite'"), 'finished|t', 'status finished');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '4', 'after all rows');
 $node->safe_psql('postgres', "INSERT INTO input_t VALUES (5); SELECT stream.start_query('finite')");
-is($node->safe_psql('postgres', "SELECT stream.await_any_termination('20 seconds')"), 'finite', 'await_any_termination names it');
+is($node->safe_psql('postgres', "SELECT stream.await_termination('finite', '20 seconds')"), 't', 'started again, it ends again');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '5', 'started again, a finished query reads what is new');
+
+create_query($node, 'slowly', 'SELECT v, pg_sleep(0.3) IS NULL AS s FROM input', 'trigger => stream.once()');
+is($node->safe_psql('postgres', "SELECT stream.await_any_termination('20 seconds')"), 'slowly', 'await_any_termination names the one that ends');
+is($node->safe_psql('postgres', "SELECT stream.await_any_termination('100 milliseconds') IS NULL"), 't', 'and gives up when none does');
+$node->safe_psql('postgres', "SELECT stream.drop_query('slowly')");
 
 # the server restarts
 for my $mode ('fast', 'immediate')
