@@ -489,6 +489,8 @@ partition_is_caught_up(KafkaReader *reader, KafkaPartition *partition)
 		return true;
 	if (rd_kafka_get_watermark_offsets(kafka_client_handle(reader->client), partition->topic->name, partition->id, &low, &high))
 		return false;
+	if (partition->next < high)
+		kafka_window_pass_markers(reader, partition);
 	return high >= 0 && partition->next >= high;
 }
 

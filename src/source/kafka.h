@@ -59,6 +59,7 @@ typedef struct KafkaPartition
 	int64 generation; /* grows whenever messages are not where they were */
 	int64 taken;	  /* messages that left the window at its head, in this generation */
 	bool full;		  /* the last pull stopped at its bound */
+	bool seeked;	  /* librdkafka's own position never goes back: not to be trusted any more */
 	int64 planned;	  /* end of the range planned last; what lies behind is news */
 	bool checked;	  /* that our position is still there, since the fetcher started */
 	int64 low;		  /* start of the log at that time; -1: not asked */
@@ -123,6 +124,8 @@ extern Jsonb *kafka_loss_position(KafkaPartition *partition, int64 from, int64 t
 extern void kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset);
 /* Takes what has arrived, never waits, at most about max messages. True: something came. */
 extern bool kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max);
+/* Control records count as seen: a window that ends at a transaction's marker moves behind it. Costs a little; for when that matters. */
+extern void kafka_window_pass_markers(KafkaReader *reader, KafkaPartition *partition);
 /* Drops messages below offset. */
 extern void kafka_window_trim(KafkaReader *reader, KafkaPartition *partition, int64 offset);
 extern void kafka_window_clear(KafkaReader *reader, KafkaPartition *partition);

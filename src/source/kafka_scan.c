@@ -149,6 +149,9 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 		scan->drained = true;
 		if (kafka_window_pull(reader, partition, PULL_MESSAGES))
 			continue;
+		kafka_window_pass_markers(reader, partition);
+		if (partition->next >= to)
+			return;
 		if (until == 0)
 			until = clock_monotonic_us() + KAFKA_STALL_MS * INT64CONST(1000);
 		else if (clock_monotonic_us() > until)

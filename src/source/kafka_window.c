@@ -64,6 +64,7 @@ kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset)
 	rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
 
 	kafka_window_clear(reader, partition);
+	partition->seeked = partition->started;
 	if (partition->started)
 		error = rd_kafka_seek(partition->topic->handle, partition->id, offset, SEEK_MS);
 	else if (rd_kafka_consume_start_queue(partition->topic->handle, partition->id, offset, partition->queue) != 0)
@@ -163,6 +164,20 @@ kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max)
 	if (total > 0 && rd_kafka_queue_length(partition->queue) < reader->queue_messages / 2)
 		fetcher_wake(reader, partition);
 	return total > 0;
+}
+
+void
+kafka_window_pass_markers(KafkaReader *reader, KafkaPartition *partition)
+{
+	rd_kafka_topic_partition_list_t *list;
+
+	if (partition->seeked || partition->full)
+		return;
+	list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_list_add(list, partition->topic->name, partition->id);
+	if (rd_kafka_position(kafka_client_handle(reader->client), list) == RD_KAFKA_RESP_ERR_NO_ERROR)
+		partition->next = Max(partition->next, list->elems[0].offset);
+	rd_kafka_topic_partition_list_destroy(list);
 }
 
 void

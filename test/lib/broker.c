@@ -11,7 +11,7 @@
  *   partitions TOPIC TOTAL               produce TOPIC PARTITION FILE [COUNT]     each line a message; partition -1: round robin
  *   delete TOPIC                         cards TOPIC RATE [COUNT=0 [SEED=1 [START_MS=0 [STEP_MS]]]]   in background
  *   trim TOPIC PARTITION OFFSET          stop                                     ends the generator
- *   begin ID | commit | abort            flush | offsets TOPIC PARTITION | down | up | quit
+ *   begin ID | commit | abort            flush | offsets TOPIC PARTITION | ready | down | up | quit
  *
  * K and V are text without blanks, or hex:00ff; no key= means NULL, header=NAME without colon means a NULL value, no value= is a
  * tombstone. RATE 0 generates as fast as it can; START_MS 0 stamps the clock, else the n-th transaction is at START_MS + n * STEP_MS
@@ -240,7 +240,7 @@ command_send(char *topic, char *rest)
 		rd_kafka_headers_destroy(headers);
 	if (error)
 		reply("error %s", rd_kafka_err2str(error));
-	else if (!transactional && !settle())
+	else if (!settle())
 		reply("error %s", last_error);
 	else
 		reply("ok 1");
@@ -428,6 +428,32 @@ command_offsets(const char *topic, int partition)
 		reply("ok %lld %lld", (long long) low, (long long) high);
 }
 
+/* Waits until the cluster answers and has a broker. */
+static void
+command_ready(void)
+{
+	double until = now_seconds(CLOCK_MONOTONIC) + 60;
+
+	do
+	{
+		const struct rd_kafka_metadata *metadata;
+
+		if (rd_kafka_metadata(producer, 1, NULL, &metadata, 1000) == RD_KAFKA_RESP_ERR_NO_ERROR)
+		{
+			int brokers = metadata->broker_cnt;
+
+			rd_kafka_metadata_destroy(metadata);
+			if (brokers > 0)
+			{
+				reply("ok");
+				return;
+			}
+		}
+		poll(NULL, 0, 100);
+	} while (now_seconds(CLOCK_MONOTONIC) < until);
+	reply("error no broker answers");
+}
+
 /* ---- transactions ---- */
 
 static void
@@ -554,6 +580,8 @@ obey(char *line)
 		command_cards(topic, words, n);
 	else if (strcmp(verb, "offsets") == 0 && n == 1)
 		command_offsets(topic, atoi(words[0]));
+	else if (strcmp(verb, "ready") == 0)
+		command_ready();
 	else if (strcmp(verb, "flush") == 0)
 		reply(settle() ? "ok" : "error undelivered messages");
 	else if (strcmp(verb, "stop") == 0)
