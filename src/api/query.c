@@ -167,33 +167,6 @@ stream_create_query(PG_FUNCTION_ARGS)
 
 /* ---- alter ---- */
 
-static char *
-json_text(Jsonb *json)
-{
-	return json ? JsonbToCString(NULL, &json->root, VARSIZE(json)) : pstrdup("none");
-}
-
-/* "operator 0: saved {…}, new {…}" for each that differs. */
-static char *
-signature_difference(Jsonb *saved, Jsonb *now)
-{
-	StringInfoData buf;
-	int n = Max(saved ? JB_ROOT_COUNT(saved) : 0, now ? JB_ROOT_COUNT(now) : 0);
-
-	initStringInfo(&buf);
-	for (int i = 0; i < n; i++)
-	{
-		JsonbValue *a = saved && i < JB_ROOT_COUNT(saved) ? getIthJsonbValueFromContainer(&saved->root, i) : NULL;
-		JsonbValue *b = now && i < JB_ROOT_COUNT(now) ? getIthJsonbValueFromContainer(&now->root, i) : NULL;
-		Jsonb *ja = a ? JsonbValueToJsonb(a) : NULL, *jb = b ? JsonbValueToJsonb(b) : NULL;
-
-		if (ja && jb && compareJsonbContainers(&ja->root, &jb->root) == 0)
-			continue;
-		appendStringInfo(&buf, "%sstateful operator %d: saved %s, new %s", buf.len ? "; " : "", i, json_text(ja), json_text(jb));
-	}
-	return buf.data;
-}
-
 void
 query_check_compatible(StreamQuery *query, StreamPlan *plan)
 {
@@ -202,8 +175,8 @@ query_check_compatible(StreamQuery *query, StreamPlan *plan)
 
 	if (!commit_log_last(query->id, &commit))
 		return;
-	difference = signature_difference(query->signature, plan->signature);
-	if (difference[0] != '\0')
+	difference = plan_signature_difference(query->signature, plan->signature);
+	if (difference)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
 						errhint("Start afresh with stream.reset_query first, or make a new query.")));

@@ -173,23 +173,16 @@ operators_open(QueryRuntime *rt)
 	MemoryContextSwitchTo(old);
 }
 
-static bool
-same_json(Jsonb *a, Jsonb *b)
-{
-	if (a == NULL || b == NULL)
-		return a == b;
-	return compareJsonbContainers(&a->root, &b->root) == 0;
-}
-
 /* The saved state must be what the plan's operators would have written. */
 static void
 signature_check(QueryRuntime *rt)
 {
-	if (rt->last_batch >= 0 && !same_json(rt->query->signature, rt->plan->signature))
+	char *difference = plan_signature_difference(rt->query->signature, rt->plan->signature);
+
+	if (rt->last_batch >= 0 && difference)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("saved state of streaming query \"%s\" does not fit its plan any more", rt->query->name),
-						errdetail("Saved: %s, now: %s.", JsonbToCString(NULL, &rt->query->signature->root, VARSIZE(rt->query->signature)),
-								  JsonbToCString(NULL, &rt->plan->signature->root, VARSIZE(rt->plan->signature))),
+						errdetail("%s.", difference),
 						errhint("A function, type or relation the query uses has changed. Undo that, or start afresh with stream.reset_query.")));
 }
 

@@ -44,7 +44,8 @@ static void
 collect_keys(Cut *cut)
 {
 	Query *query = cut->level->query;
-	int n = list_length(query->groupClause), i = 0;
+	List *ordered = cut_ordered_keys(cut->c, cut->level, query->groupClause, "GROUP BY");
+	int n = list_length(ordered), i = 0;
 	AggregateSpec *spec = cut->spec;
 	ListCell *lc;
 
@@ -52,22 +53,15 @@ collect_keys(Cut *cut)
 	spec->eq_operators = palloc(n * sizeof(Oid));
 	spec->collations = palloc(n * sizeof(Oid));
 	cut->lineages = palloc(n * sizeof(Lineage));
-	foreach (lc, query->groupClause)
+	foreach (lc, ordered)
 	{
-		SortGroupClause *clause = lfirst(lc);
-		Node *key = (Node *) get_sortgroupclause_tle(clause, query->targetList)->expr;
+		OrderedKey *key = lfirst(lc);
 
-		if (!clause->hashable)
-			ereport(ERROR, (errcode(REFUSE), errmsg("cannot group a stream by type %s", format_type_be(exprType(key))),
-							errdetail("The type has no hash function."), check_position(cut->c, exprLocation(key))));
-		cut->keys = lappend(cut->keys, key);
-		cut->key_names = lappend(cut->key_names, cut_unique_name(cut->key_names, cut_column_name(query, key)));
-		spec->eq_operators[i] = clause->eqop;
-		spec->collations[i] = exprCollation(key);
-		cut->lineages[i] = lineage_of(cut->c, cut->level, key);
-		if (cut->lineages[i].session)
-			ereport(ERROR, (errcode(REFUSE), errmsg("session windows are not supported yet"),
-							errhint("Use stream.tumble or stream.hop."), check_position(cut->c, exprLocation(key))));
+		cut->keys = lappend(cut->keys, key->expr);
+		cut->key_names = lappend(cut->key_names, cut_unique_name(cut->key_names, cut_column_name(query, key->expr)));
+		spec->eq_operators[i] = key->clause->eqop;
+		spec->collations[i] = exprCollation(key->expr);
+		cut->lineages[i] = lineage_of(cut->c, cut->level, key->expr);
 		i++;
 	}
 }

@@ -9,7 +9,9 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
 /* ---- names and columns ---- */
@@ -80,6 +82,37 @@ Var *
 cut_output_var(Node *expr, int attno, int depth)
 {
 	return makeVar(1, attno, exprType(expr), exprTypmod(expr), exprCollation(expr), depth);
+}
+
+/* ---- keys ---- */
+
+static int
+compare_keys(const ListCell *a, const ListCell *b)
+{
+	return strcmp(((OrderedKey *) lfirst(a))->text, ((OrderedKey *) lfirst(b))->text);
+}
+
+/* Keys in the order of their text: state must not depend on how the SELECT list or the clause is written. */
+List *
+cut_ordered_keys(Compile *c, Level *level, List *clauses, const char *what)
+{
+	List *result = NIL;
+	ListCell *lc;
+
+	foreach (lc, clauses)
+	{
+		OrderedKey *key = palloc(sizeof(OrderedKey));
+
+		key->clause = lfirst(lc);
+		key->expr = (Node *) get_sortgroupclause_tle(key->clause, level->query->targetList)->expr;
+		key->text = signature_expression(c, level, key->expr);
+		if (!key->clause->hashable)
+			ereport(ERROR, (errcode(REFUSE), errmsg("%s over a stream cannot compare type %s", what, format_type_be(exprType(key->expr))),
+							errdetail("The type has no hash function."), check_position(c, exprLocation(key->expr))));
+		result = lappend(result, key);
+	}
+	list_sort(result, compare_keys);
+	return result;
 }
 
 /* ---- the input stage ---- */

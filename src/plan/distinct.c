@@ -11,7 +11,6 @@
 #include "optimizer/tlist.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
-#include "utils/builtins.h"
 
 typedef struct Distinct
 {
@@ -27,41 +26,13 @@ typedef struct Distinct
 
 /* ---- keys ---- */
 
-typedef struct OrderedKey
-{
-	SortGroupClause *clause;
-	Node *expr;
-	char *text;
-} OrderedKey;
-
-static int
-compare_keys(const ListCell *a, const ListCell *b)
-{
-	return strcmp(((OrderedKey *) lfirst(a))->text, ((OrderedKey *) lfirst(b))->text);
-}
-
-/* Keys are kept in the order of their text: state must not depend on how the SELECT list is written. */
 static void
 collect_keys(Distinct *d)
 {
-	Query *query = d->level->query;
-	int n = list_length(query->distinctClause), i = 0;
-	List *ordered = NIL;
+	List *ordered = cut_ordered_keys(d->c, d->level, d->level->query->distinctClause, "DISTINCT");
+	int n = list_length(ordered), i = 0;
 	ListCell *lc;
 
-	foreach (lc, query->distinctClause)
-	{
-		OrderedKey *key = palloc(sizeof(OrderedKey));
-
-		key->clause = lfirst(lc);
-		key->expr = (Node *) get_sortgroupclause_tle(key->clause, query->targetList)->expr;
-		key->text = signature_expression(d->c, d->level, key->expr);
-		if (!key->clause->hashable)
-			ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT over a stream cannot compare type %s", format_type_be(exprType(key->expr))),
-							errdetail("The type has no hash function."), check_position(d->c, exprLocation(key->expr))));
-		ordered = lappend(ordered, key);
-	}
-	list_sort(ordered, compare_keys);
 	d->spec->nkeys = n;
 	d->spec->eq_operators = palloc(n * sizeof(Oid));
 	d->spec->collations = palloc(n * sizeof(Oid));

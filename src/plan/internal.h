@@ -70,6 +70,14 @@ typedef struct Origin
 	Node *expr;
 } Origin;
 
+/* A GROUP BY or DISTINCT key, with the text its place in the state is decided by. */
+typedef struct OrderedKey
+{
+	SortGroupClause *clause;
+	Node *expr;
+	char *text;
+} OrderedKey;
+
 /* ---- prepare.c ---- */
 extern Query *prepare_query(Compile *c, Query *query);
 extern SourceDef *prepare_find_source(Compile *c, Oid relid);
@@ -107,6 +115,7 @@ extern char *cut_unique_name(List *taken, const char *name);
 extern const char *cut_column_name(Query *query, Node *expr);
 extern int cut_add_column(List **columns, Node *expr, const char *name);
 extern int cut_share_column(List **columns, Node *expr, const char *name);
+extern List *cut_ordered_keys(Compile *c, Level *level, List *clauses, const char *what); /* OrderedKey */
 extern Var *cut_output_var(Node *expr, int attno, int depth);
 extern Query *cut_make_input(Compile *c, Level *level, List *columns);
 extern Query *cut_wrap_input(Query *input, bool fenced);

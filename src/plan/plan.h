@@ -51,6 +51,9 @@ extern StreamPlan *plan_compile(Query *query, const char *source_text, OutputMod
 /* Second half: wraps the last stage for the sink and plans all stages. Called by plan_compile when sink is given. */
 extern void plan_stages(StreamPlan *plan, Sink *sink);
 
+/* What differs between two signatures, in words; NULL when state of the one fits the other. A renamed column is no difference. */
+extern char *plan_signature_difference(Jsonb *saved, Jsonb *now);
+
 /* Has something a plan depends on changed since it was made (relcache and function invalidations)? */
 extern bool plan_is_valid(StreamPlan *plan);
 extern void plan_watch(StreamPlan *plan); /* start listening for changes */

@@ -1,0 +1,184 @@
+/*
+ * difference.c: does saved state fit a plan, and if not, what differs, in the user's words.
+ * Columns are the same if either their name or their place in the relation is: renaming one, or dropping another before it, keeps the state.
+ */
+#include "plan/internal.h"
+
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+
+static JsonbValue *
+member(JsonbContainer *object, const char *name)
+{
+	JsonbValue *value = palloc(sizeof(JsonbValue));
+
+	if (!JsonContainerIsObject(object))
+		return NULL;
+	return getKeyJsonValueFromContainer(object, name, strlen(name), value);
+}
+
+static bool same_value(JsonbValue *a, JsonbValue *b);
+
+static bool
+same_member(JsonbContainer *a, JsonbContainer *b, const char *name)
+{
+	JsonbValue *va = member(a, name), *vb = member(b, name);
+
+	return va && vb && same_value(va, vb);
+}
+
+/* Every member of a is in b, and the same. */
+static bool
+covers(JsonbContainer *a, JsonbContainer *b)
+{
+	JsonbIterator *it = JsonbIteratorInit(a);
+	JsonbValue key;
+	JsonbIteratorToken token = JsonbIteratorNext(&it, &key, false);
+
+	while ((token = JsonbIteratorNext(&it, &key, true)) == WJB_KEY)
+	{
+		JsonbValue value, *other = getKeyJsonValueFromContainer(b, key.val.string.val, key.val.string.len, palloc(sizeof(JsonbValue)));
+
+		(void) JsonbIteratorNext(&it, &value, true);
+		if (other == NULL || !same_value(&value, other))
+			return false;
+	}
+	return true;
+}
+
+static bool
+same_container(JsonbContainer *a, JsonbContainer *b)
+{
+	if (JsonContainerIsArray(a) != JsonContainerIsArray(b) || JsonContainerSize(a) != JsonContainerSize(b))
+		return false;
+	if (JsonContainerIsArray(a))
+	{
+		for (uint32 i = 0; i < JsonContainerSize(a); i++)
+			if (!same_value(getIthJsonbValueFromContainer(a, i), getIthJsonbValueFromContainer(b, i)))
+				return false;
+		return true;
+	}
+	if (member(a, "column") && member(b, "column"))
+		return same_member(a, b, "of") && (same_member(a, b, "column") || same_member(a, b, "position"));
+	return covers(a, b);
+}
+
+static bool
+same_value(JsonbValue *a, JsonbValue *b)
+{
+	Jsonb *ja, *jb;
+
+	if (a->type == jbvBinary && b->type == jbvBinary)
+		return same_container(a->val.binary.data, b->val.binary.data);
+	ja = JsonbValueToJsonb(a);
+	jb = JsonbValueToJsonb(b);
+	return compareJsonbContainers(&ja->root, &jb->root) == 0;
+}
+
+/* ---- in words ---- */
+
+static void write_value(StringInfo out, JsonbValue *value);
+
+/* "sum($4)" over columns: "sum(amount)". */
+static void
+write_expression(StringInfo out, JsonbValue *text, JsonbValue *over)
+{
+	const char *p = text->val.string.val, *end = p + text->val.string.len;
+
+	while (p < end)
+	{
+		int n = 0, digits = 0;
+
+		if (*p == '$' && over && over->type == jbvBinary)
+			while (p + 1 + digits < end && isdigit((unsigned char) p[1 + digits]) && digits < 4)
+				n = n * 10 + p[1 + digits++] - '0';
+		if (n > STREAM_PARAM_COUNT && n - STREAM_PARAM_COUNT <= (int) JsonContainerSize(over->val.binary.data))
+		{
+			write_value(out, getIthJsonbValueFromContainer(over->val.binary.data, n - STREAM_PARAM_COUNT - 1));
+			p += 1 + digits;
+		}
+		else
+			appendStringInfoChar(out, *p++);
+	}
+}
+
+static void
+write_value(StringInfo out, JsonbValue *value)
+{
+	JsonbContainer *object = value->type == jbvBinary ? value->val.binary.data : NULL;
+	JsonbValue *part;
+
+	if (object && (part = member(object, "column")) != NULL)
+		appendBinaryStringInfo(out, part->val.string.val, part->val.string.len);
+	else if (object && (part = member(object, "expression")) != NULL)
+		write_expression(out, part, member(object, "over"));
+	else if (object && (part = member(object, "union")) != NULL)
+		write_value(out, getIthJsonbValueFromContainer(part->val.binary.data, 0));
+	else if (object && (part = member(object, "value")) != NULL)
+		write_value(out, part);
+	else
+	{
+		Jsonb *json = JsonbValueToJsonb(value);
+
+		(void) JsonbToCString(out, &json->root, VARSIZE(json));
+	}
+}
+
+static char *
+value_text(JsonbValue *value)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	if (value && value->type == jbvBinary && JsonContainerIsArray(value->val.binary.data))
+		for (uint32 i = 0; i < JsonContainerSize(value->val.binary.data); i++)
+		{
+			appendStringInfoString(&out, i > 0 ? ", " : "");
+			write_value(&out, getIthJsonbValueFromContainer(value->val.binary.data, i));
+		}
+	else if (value)
+		write_value(&out, value);
+	return out.len > 0 ? out.data : "none";
+}
+
+static void
+write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
+{
+	static const char *const members[] = {"operator", "keys", "aggregates", "watermark", "within"};
+
+	for (int m = 0; m < lengthof(members); m++)
+	{
+		JsonbValue *a = member(saved, members[m]), *b = member(now, members[m]);
+
+		if ((a == NULL && b == NULL) || (a && b && same_value(a, b)))
+			continue;
+		appendStringInfo(out, "%sstateful operator %d has other %s: saved %s; new %s", out->len > 0 ? ". " : "", i, members[m], value_text(a), value_text(b));
+		return;
+	}
+	appendStringInfo(out, "%sstateful operator %d differs", out->len > 0 ? ". " : "", i);
+}
+
+static int
+count_operators(Jsonb *signature)
+{
+	return signature ? JB_ROOT_COUNT(signature) : 0;
+}
+
+char *
+plan_signature_difference(Jsonb *saved, Jsonb *now)
+{
+	StringInfoData out;
+	int n = count_operators(saved), m = count_operators(now);
+
+	initStringInfo(&out);
+	for (int i = 0; i < Min(n, m); i++)
+	{
+		JsonbValue *a = getIthJsonbValueFromContainer(&saved->root, i), *b = getIthJsonbValueFromContainer(&now->root, i);
+
+		if (!same_value(a, b))
+			write_operator_difference(&out, i, a->val.binary.data, b->val.binary.data);
+	}
+	if (n != m)
+		appendStringInfo(&out, "%sthe query had %d stateful operators and now has %d", out.len > 0 ? ". " : "", n, m);
+	return out.len > 0 ? out.data : NULL;
+}
