@@ -37,7 +37,6 @@ deps_table()
 		test    python3                    deps_command python3
 		kafka   default-jdk-headless       deps_command javac
 		kafka   maven                      deps_command mvn
-		lint    cppcheck                   deps_command cppcheck
 		format  clang-format               deps_command clang-format
 	END
 }
