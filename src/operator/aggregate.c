@@ -52,9 +52,24 @@ key_descriptor(AggregateSpec *spec, Transition *transition)
 	return desc;
 }
 
+static StateSchema
+groups_schema(AggregateOperator *op, int64 query_id)
+{
+	StateSchema schema = {.query_id = query_id,
+						  .operator_id = op->spec->base.id,
+						  .state_name = "default",
+						  .keydesc = key_descriptor(op->spec, NULL),
+						  .eq_operators = op->spec->eq_operators,
+						  .collations = op->spec->collations,
+						  .value_ops = &aggregate_value_ops,
+						  .operator_private = op};
+
+	return schema;
+}
+
 /* DISTINCT compares as its sort clauses say. */
-static void
-set_open(AggregateOperator *op, DistinctSet *set, StateSchema schema, int64 last_batch)
+static StateSchema
+set_schema(AggregateOperator *op, DistinctSet *set, StateSchema schema)
 {
 	Transition *transition = &op->transitions[set->transition];
 	int nkeys = op->spec->nkeys;
@@ -75,25 +90,22 @@ set_open(AggregateOperator *op, DistinctSet *set, StateSchema schema, int64 last
 		schema.eq_operators[nkeys + target->resno - 1] = clause->eqop;
 		schema.collations[nkeys + target->resno - 1] = exprCollation((Node *) target->expr);
 	}
-	set->probe = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsVirtual);
-	set->store = op->provider->open(&schema, last_batch);
+	return schema;
 }
 
 static void
 stores_open(AggregateOperator *op, int64 query_id, int64 last_batch)
 {
-	StateSchema schema = {.query_id = query_id,
-						  .operator_id = op->spec->base.id,
-						  .state_name = "default",
-						  .keydesc = key_descriptor(op->spec, NULL),
-						  .eq_operators = op->spec->eq_operators,
-						  .collations = op->spec->collations,
-						  .value_ops = &aggregate_value_ops,
-						  .operator_private = op};
+	StateSchema schema = groups_schema(op, query_id);
 
 	op->groups = op->provider->open(&schema, last_batch);
 	for (int i = 0; i < op->nsets; i++)
-		set_open(op, &op->sets[i], schema, last_batch);
+	{
+		StateSchema set = set_schema(op, &op->sets[i], schema);
+
+		op->sets[i].probe = MakeSingleTupleTableSlot(set.keydesc, &TTSOpsVirtual);
+		op->sets[i].store = op->provider->open(&set, last_batch);
+	}
 	op->key_slot = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
 	op->output_slot = MakeSingleTupleTableSlot(op->spec->base.output, &TTSOpsVirtual);
 }
@@ -119,6 +131,31 @@ aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider
 	contexts_create(op);
 	MemoryContextSwitchTo(caller);
 	return &op->base;
+}
+
+/* Everything that opening would refuse, without opening: calls, key types, types of sets. */
+static void
+aggregate_check(OperatorSpec *spec)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream aggregate check", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	AggregateOperator *op = palloc0(sizeof(AggregateOperator));
+	StateSchema schema;
+
+	op->spec = (AggregateSpec *) spec;
+	op->base.context = context;
+	op->aggstate = aggstate_create(op);
+	aggregate_prepare_calls(op);
+	schema = groups_schema(op, -1);
+	state_check_key(&schema);
+	for (int i = 0; i < op->nsets; i++)
+	{
+		StateSchema set = set_schema(op, &op->sets[i], schema);
+
+		state_check_key(&set);
+	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
 }
 
 /* ---- one batch ---- */
@@ -369,4 +406,5 @@ const OperatorOps aggregate_operator = {.name = "stateStoreSave",
 										.forget = aggregate_forget,
 										.wants_batch = aggregate_wants_batch,
 										.fold_due = aggregate_fold_due,
-										.close = aggregate_close};
+										.close = aggregate_close,
+										.check = aggregate_check};

@@ -65,6 +65,8 @@ struct OperatorOps
 	bool (*wants_batch)(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);
 	bool (*fold_due)(Operator *op);
 	void (*close)(Operator *op);
+	/* Refuses (0A000) what the operator could not keep or call; when the query is made. May be NULL. */
+	void (*check)(OperatorSpec *spec);
 };
 
 /* A late row: counts it, and keeps it in the dead letters when the query asks for that. */

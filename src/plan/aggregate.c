@@ -98,8 +98,8 @@ collect_calls_walker(Node *node, Cut *cut)
 	{
 		Aggref *aggref = normalise((Aggref *) node, cut->depth);
 
-		if (AGGKIND_IS_ORDERED_SET(aggref->aggkind))
-			ereport(ERROR, (errcode(REFUSE), errmsg("ordered-set aggregate %s is not supported over a stream", get_func_name(aggref->aggfnoid)),
+		if (AGGKIND_IS_ORDERED_SET(aggref->aggkind) && contain_var_clause((Node *) aggref->aggdirectargs))
+			ereport(ERROR, (errcode(REFUSE), errmsg("the direct arguments of %s over a stream must be constants", get_func_name(aggref->aggfnoid)),
 							errhint("Aggregate into a table, and ask the table."), check_position(cut->c, aggref->location)));
 		if (find_call(cut, aggref) < 0)
 		{

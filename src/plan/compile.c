@@ -57,6 +57,21 @@ note_watermarks(StreamPlan *plan)
 		plan->uses_watermark |= ((OperatorSpec *) lfirst(lc))->has_watermark;
 }
 
+/* What an operator cannot keep or call is refused now, not by the first batch. */
+static void
+check_operators(StreamPlan *plan)
+{
+	ListCell *lc;
+
+	foreach (lc, plan->operators)
+	{
+		OperatorSpec *spec = lfirst(lc);
+
+		if (spec->ops->check)
+			spec->ops->check(spec);
+	}
+}
+
 StreamPlan *
 plan_compile(Query *query, const char *source_text, OutputMode mode, const QueryOptions *options, Sink *sink)
 {
@@ -72,6 +87,7 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	plan->analyzed = copyObject(top.query);
 	check_query(&c, top.query);
 	cut_query(&c, &top);
+	check_operators(plan);
 	check_output(&c, top.query);
 	shape_build(&c, &top);
 	tree_drop_unused_ctes(top.query);

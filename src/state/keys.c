@@ -64,6 +64,12 @@ key_type_create(const StateSchema *schema)
 	return type;
 }
 
+void
+state_check_key(const StateSchema *schema)
+{
+	MemoryContextDelete(key_type_create(schema)->scratch);
+}
+
 static inline bool
 is_plain(Datum value)
 {

@@ -45,7 +45,8 @@ typedef struct MemoryStore
 	StateId id;
 	dlist_node open_stores;
 	MemoryContext context;		  /* of the store: everything below */
-	MemoryContext entry_context;  /* entries, keys, packed values */
+	MemoryContext entry_context;  /* entries: all of one size */
+	MemoryContext key_context;	  /* keys, packed values */
 	MemoryContext value_context;  /* live values */
 	MemoryContext member_context; /* the hash */
 	KeyType *keys;
@@ -139,7 +140,7 @@ entry_pack(MemoryStore *store, StateEntry *entry)
 {
 	resetStringInfo(&store->value_bytes);
 	store->base.schema.value_ops->serialize(store->base.schema.operator_private, entry, &store->value_bytes);
-	entry->packed = MemoryContextAlloc(store->entry_context, Max(store->value_bytes.len, 1));
+	entry->packed = MemoryContextAlloc(store->key_context, Max(store->value_bytes.len, 1));
 	memcpy(entry->packed, store->value_bytes.data, store->value_bytes.len);
 	entry->packed_length = store->value_bytes.len;
 	entry->value = NULL;
@@ -184,6 +185,7 @@ static void
 memory_clear(MemoryStore *store)
 {
 	MemoryContextReset(store->entry_context);
+	MemoryContextReset(store->key_context);
 	MemoryContextReset(store->value_context);
 	MemoryContextReset(store->member_context);
 	store->members = members_create(store->member_context, 256, store);
@@ -216,8 +218,8 @@ entry_find_or_add(MemoryStore *store, uint32 hash, MinimalTuple key, bool *creat
 	*created = !found;
 	if (found)
 		return member->entry;
-	caller = MemoryContextSwitchTo(store->entry_context);
-	entry = palloc0(sizeof(StateEntry));
+	entry = MemoryContextAllocZero(store->entry_context, sizeof(StateEntry));
+	caller = MemoryContextSwitchTo(store->key_context);
 	entry->key = key ? key : key_form(store->keys, store->probe_values, store->probe_nulls);
 	MemoryContextSwitchTo(caller);
 	entry->expires = DT_NOEND;
@@ -230,7 +232,7 @@ entry_find_or_add(MemoryStore *store, uint32 hash, MinimalTuple key, bool *creat
 static void
 load_entry(MemoryStore *store, const PackedEntry *packed)
 {
-	MemoryContext caller = MemoryContextSwitchTo(store->entry_context);
+	MemoryContext caller = MemoryContextSwitchTo(store->key_context);
 	MinimalTuple key = key_read(store->keys, packed->key, packed->key_length);
 	StateEntry *entry;
 	uint32 hash;
@@ -348,7 +350,8 @@ memory_open(const StateSchema *schema, int64 batch_id)
 	store->base.schema.state_name = store->id.state_name;
 	store->context = context;
 	store->keys = key_type_create(schema);
-	store->entry_context = AllocSetContextCreate(context, "stream state entries", ALLOCSET_DEFAULT_SIZES);
+	store->entry_context = SlabContextCreate(context, "stream state entries", SLAB_DEFAULT_BLOCK_SIZE, sizeof(StateEntry));
+	store->key_context = AllocSetContextCreate(context, "stream state keys", ALLOCSET_DEFAULT_SIZES);
 	store->value_context = AllocSetContextCreate(context, "stream state values", ALLOCSET_DEFAULT_SIZES);
 	store->member_context = AllocSetContextCreate(context, "stream state members", ALLOCSET_DEFAULT_SIZES);
 	store->order = pairingheap_allocate(order_compare, NULL);

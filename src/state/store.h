@@ -96,6 +96,8 @@ extern const StateProvider memory_state;
 /* Setting stream_ext.state_memory, kB: what the live state of this process may take; 0: no limit. */
 extern int stream_state_memory_kb;
 
+/* Refuses (0A000) key types that cannot be hashed or put into bytes. */
+extern void state_check_key(const StateSchema *schema);
 /* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
 extern void state_truncate(int64 query_id, int64 keep_upto_batch);
 /* The lowest batch as of which all state of the query can still be read; 0: any. A rewind below it is impossible. */

@@ -65,6 +65,9 @@ INSERT INTO question VALUES
 ('lists', 'update', 'SELECT k, array_agg(v), array_agg(v ORDER BY v DESC NULLS LAST, t, i) AS ordered, array_agg(ARRAY[i, v]) AS two, array_agg(m) AS moods, array_agg(p) AS pairs,
     string_agg(t, '','') AS s, string_agg(t, '','' ORDER BY i DESC) AS sd, jsonb_agg(j ORDER BY v, i), jsonb_object_agg(i, v), json_agg(t)::text AS json,
     xmlagg(xmlelement(name a, v) ORDER BY i)::text AS xml FROM item GROUP BY k'),
+('ordered_sets', 'update', 'SELECT k, percentile_cont(0.5) WITHIN GROUP (ORDER BY v), percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY f DESC) AS two,
+    percentile_disc(0.9) WITHIN GROUP (ORDER BY t) AS text, mode() WITHIN GROUP (ORDER BY m), rank(40) WITHIN GROUP (ORDER BY v),
+    percent_rank(40, ''t5'') WITHIN GROUP (ORDER BY v, t) FROM item GROUP BY k'),
 ('own', 'update', 'SELECT k, join_text(t), collect_text(t), collect_any(v), collect_any(m) AS moods, collect_any(p) AS pairs, largest(v), sum_all(v, i), sum_all(VARIADIC ARRAY[i, k]) AS variadic,
     last_value_of(t), last_value_of(v) AS last_v, weigh(v, t), largest(v ORDER BY t) AS ordered FROM item GROUP BY k'),
 ('keys', 'update', 'SELECT t, m, p, r, n, k > 2 AS big, count(*), sum(v) FROM item GROUP BY t, m, p, r, n, k > 2'),
@@ -112,6 +115,10 @@ SET search_path = agg;
 SELECT add_items(103, 160);
 CALL run_all();
 SELECT * FROM verdict ORDER BY name;
+
+-- What cannot be kept is refused when the query is made.
+SELECT stream.create_query('no', 'SELECT k, percentile_cont(k / 5.0) WITHIN GROUP (ORDER BY v) FROM item GROUP BY k', stream.to_log(), 'update');
+SELECT stream.create_query('no', 'SELECT k, count(DISTINCT ROW(k, v)) FROM item GROUP BY k', stream.to_log(), 'update');
 
 --
 -- Batches that fail leave no trace in the state.
