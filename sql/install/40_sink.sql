@@ -10,6 +10,15 @@ CREATE FUNCTION stream.to_function(fn regproc) RETURNS stream.sink
     LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_to_function';
 COMMENT ON FUNCTION stream.to_function(regproc) IS 'calls fn(batch_id bigint) once a batch, its rows being the relation batch';
 
+CREATE FUNCTION stream.batch_handler() RETURNS fdw_handler
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_batch_handler';
+COMMENT ON FUNCTION stream.batch_handler() IS 'scans of relation batch, which the functions of function sinks read';
+CREATE FOREIGN DATA WRAPPER stream_batch HANDLER stream.batch_handler;
+COMMENT ON FOREIGN DATA WRAPPER stream_batch IS 'the rows of the running batch, for the functions of function sinks';
+CREATE SERVER stream_batch FOREIGN DATA WRAPPER stream_batch;
+COMMENT ON SERVER stream_batch IS 'built-in server of relation batch';
+GRANT USAGE ON FOREIGN SERVER stream_batch TO PUBLIC;
+
 CREATE FUNCTION stream.to_each(fn regproc) RETURNS stream.sink
     LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_to_each';
 COMMENT ON FUNCTION stream.to_each(regproc) IS 'calls fn(row, batch_id bigint) for every row';

@@ -10,7 +10,7 @@
 #include "utils/builtins.h"
 #include "utils/typcache.h"
 
-static const SinkOps *const sink_table[] = {&table_sink, &log_sink};
+static const SinkOps *const sink_table[] = {&table_sink, &function_sink, &log_sink};
 
 const SinkOps *
 sink_lookup(const char *kind)

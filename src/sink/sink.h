@@ -73,5 +73,6 @@ extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with t
 
 extern const SinkOps table_sink;
 extern const SinkOps log_sink;
+extern const SinkOps function_sink;
 
 #endif
