@@ -43,6 +43,20 @@ CREATE FUNCTION stream.to_memory() RETURNS stream.sink
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ROW('memory', NULL, NULL)::stream.sink;
 COMMENT ON FUNCTION stream.to_memory() IS 'rows to be read with stream.memory(); for tests';
 
+CREATE TABLE stream.memory_row (
+    query_id bigint NOT NULL,
+    batch_id bigint NOT NULL,
+    number   bigint NOT NULL,
+    "row"    jsonb NOT NULL,
+    CONSTRAINT memory_row_pkey PRIMARY KEY (query_id, batch_id, number)
+);
+COMMENT ON TABLE stream.memory_row IS 'rows of memory sinks; read them with stream.memory()';
+SELECT pg_catalog.pg_extension_config_dump('stream.memory_row', '');
+
+CREATE FUNCTION stream.memory(name text) RETURNS SETOF jsonb
+    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'stream_memory';
+COMMENT ON FUNCTION stream.memory(text) IS 'rows of a query with a memory sink, in the order they came';
+
 CREATE FUNCTION stream.processing_time("interval" interval) RETURNS stream.trigger
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_processing_time';
 COMMENT ON FUNCTION stream.processing_time(interval) IS 'a batch at every multiple of the interval; 0: as soon as data arrives';

@@ -5,6 +5,7 @@
 #include "metadata/log.h"
 
 #include "access/htup_details.h"
+#include "metadata/memory_row.h"
 #include "util/clock.h"
 #include "util/heap.h"
 #include "utils/builtins.h"
@@ -173,6 +174,7 @@ void
 logs_truncate(int64 query_id)
 {
 	logs_delete(query_id, 0, PG_INT64_MAX, false);
+	memory_rows_delete(query_id, 0);
 }
 
 void
@@ -180,6 +182,7 @@ commits_truncate_after(int64 query_id, int64 batch_id)
 {
 	entries_delete("commit_entry", "commit_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
 	entries_delete("progress_entry", "progress_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
+	memory_rows_delete(query_id, batch_id + 1);
 }
 
 void

@@ -23,20 +23,9 @@ typedef struct FunctionSink
 } FunctionSink;
 
 static void
-columns_check(SinkDef *def, TupleDesc desc)
-{
-	for (int i = 0; i < desc->natts; i++)
-		for (int j = 0; j < i; j++)
-			if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), NameStr(TupleDescAttr(desc, j)->attname)) == 0)
-				ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
-								errmsg("column \"%s\" appears twice in query \"%s\"", NameStr(TupleDescAttr(desc, i)->attname), def->query_name),
-								errdetail("Its function sink reads the rows as relation \"batch\".")));
-}
-
-static void
 to_function_create(SinkDef *def, SinkShape *shape)
 {
-	columns_check(def, shape->desc);
+	sink_refuse_options(def);
 	user_function_check(def, user_function_find(def), 1);
 	if (pg_database_aclcheck(MyDatabaseId, GetUserId(), ACL_CREATE_TEMP) != ACLCHECK_OK)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to create temporary tables in database \"%s\"", get_database_name(MyDatabaseId)),

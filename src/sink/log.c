@@ -4,22 +4,20 @@
  */
 #include "sink/sink.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
+#include "sink/row_json.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 typedef struct LogSink
 {
 	Sink base;
-	TupleDesc desc;		/* blessed copy of the shape's */
-	MemoryContext row;	/* one row's text */
+	RowJson *row;
 } LogSink;
 
 static void
 to_log_create(SinkDef *def, SinkShape *shape)
 {
+	sink_refuse_options(def);
 }
 
 static Sink *
@@ -30,46 +28,21 @@ to_log_open(SinkDef *def, SinkShape *shape)
 	sink->base.ops = &log_sink;
 	sink->base.def = def;
 	sink->base.shape = shape;
-	sink->desc = BlessTupleDesc(CreateTupleDescCopy(shape->desc));
-	sink->row = AllocSetContextCreate(CurrentMemoryContext, "stream_ext log sink row", ALLOCSET_DEFAULT_SIZES);
+	sink->row = row_json_make(shape->desc);
 	return &sink->base;
-}
-
-static void
-to_log_begin(Sink *base, const BatchInfo *batch)
-{
-	base->batch = batch;
-	base->rows = 0;
 }
 
 static void
 to_log_receive(Sink *base, TupleTableSlot *slot)
 {
 	LogSink *sink = (LogSink *) base;
-	MemoryContext old;
-	HeapTuple tuple;
-	Datum json;
+	Datum json = row_json_text(sink->row, slot);
+	MemoryContext old = MemoryContextSwitchTo(sink->row->context);
 
-	MemoryContextReset(sink->row);
-	old = MemoryContextSwitchTo(sink->row);
-	slot_getallattrs(slot);
-	tuple = heap_form_tuple(sink->desc, slot->tts_values, slot->tts_isnull);
-	json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(tuple));
 	ereport(LOG, (errmsg("query \"%s\", batch " INT64_FORMAT ": %s", base->def->query_name, base->batch->batch_id, TextDatumGetCString(json)),
 				  errhidestmt(true), errhidecontext(true)));
 	MemoryContextSwitchTo(old);
 	base->rows++;
-}
-
-static void
-to_log_finish(Sink *base)
-{
-}
-
-static void
-to_log_close(Sink *base)
-{
-	MemoryContextDelete(((LogSink *) base)->row);
 }
 
 static char *
@@ -83,9 +56,6 @@ const SinkOps log_sink = {
 	.in_database = false,
 	.create = to_log_create,
 	.open = to_log_open,
-	.begin = to_log_begin,
 	.receive = to_log_receive,
-	.finish = to_log_finish,
-	.close = to_log_close,
 	.describe = to_log_describe,
 };

@@ -7,10 +7,11 @@
 #include "access/htup_details.h"
 #include "executor/executor.h"
 #include "funcapi.h"
+#include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/typcache.h"
 
-static const SinkOps *const sink_table[] = {&table_sink, &function_sink, &log_sink};
+static const SinkOps *const sink_table[] = {&table_sink, &function_sink, &each_sink, &channel_sink, &log_sink, &memory_sink};
 
 const SinkOps *
 sink_lookup(const char *kind)
@@ -74,4 +75,12 @@ sink_def_to_datum(SinkDef *def)
 	if (def->options)
 		values[2] = JsonbPGetDatum(def->options);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+void
+sink_refuse_options(SinkDef *def)
+{
+	static const OptionDef none[] = {{NULL, 0, 0, 0, 0, NULL}};
+
+	options_parse_jsonb(none, def->options, NULL, psprintf("the %s sink of query \"%s\"", def->ops->kind, def->query_name));
 }

@@ -68,11 +68,15 @@ struct SinkOps
 } ;
 
 extern const SinkOps *sink_lookup(const char *kind);
+extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
 extern SinkDef *sink_def_from_datum(Datum composite, const char *query_name); /* value of type stream.sink; NULL fields are 22004 */
 extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 
 extern const SinkOps table_sink;
 extern const SinkOps log_sink;
 extern const SinkOps function_sink;
+extern const SinkOps each_sink;
+extern const SinkOps channel_sink;
+extern const SinkOps memory_sink;
 
 #endif
