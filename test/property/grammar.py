@@ -144,7 +144,7 @@ def dedup_then_aggregate(rng):
     if q.late:
         return dedup_then_aggregate(rng)
     q.kind = "dedup → aggregate"
-    q.drops_null_time = True
+    q.drops_null_time = q.mode != "complete"
     keys = rng.choice(["k, ts", "v, ts", "id, ts"])
     stream = "FROM (SELECT DISTINCT ON (%s) id, k, v, w, ts FROM {A} x) s" % keys
     batch = "FROM (SELECT DISTINCT ON (%s) id, k, v, w, ts FROM {A} x ORDER BY %s, id) s" % (keys, keys)
@@ -210,7 +210,7 @@ def session(rng):
     q = Query()
     q.kind = "session"
     q.mode = rng.choice(["append", "complete", "update"])
-    q.drops_null_time = True
+    q.drops_null_time = True        # a session of no time is none
     q.flush = q.mode == "append"
     gap = rng.choice(["5 seconds", "20 seconds", "1 minute"])
     q.template = "SELECT k AS c1, stream.session(ts, '%s') AS c2, count(*) AS c3, sum(v) AS c4 FROM {A} s GROUP BY 1, 2" % gap
