@@ -57,18 +57,36 @@ kafka_window_clear(KafkaReader *reader, KafkaPartition *partition)
 	partition->generation++;
 }
 
-/* Starts the fetcher, or sends it elsewhere. Whatever it had fetched before is never seen again (that is what waiting for it is for). */
+static rd_kafka_resp_err_t
+fetcher_start(KafkaPartition *partition, int64 offset)
+{
+	if (rd_kafka_consume_start_queue(partition->topic->handle, partition->id, offset, partition->queue) != 0)
+		return rd_kafka_last_error();
+	return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Sends the fetcher elsewhere; one that has given up (offset out of range) is started again. */
+static rd_kafka_resp_err_t
+fetcher_move(KafkaPartition *partition, int64 offset)
+{
+	rd_kafka_resp_err_t error = rd_kafka_seek(partition->topic->handle, partition->id, offset, SEEK_MS);
+
+	if (error != RD_KAFKA_RESP_ERR__STATE)
+		return error;
+	if (rd_kafka_consume_stop(partition->topic->handle, partition->id) != 0)
+		return rd_kafka_last_error();
+	return fetcher_start(partition, offset);
+}
+
+/* What the fetcher had brought before is never seen again: that is what waiting for it is for. */
 void
 kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset)
 {
-	rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
+	rd_kafka_resp_err_t error;
 
 	kafka_window_clear(reader, partition);
 	partition->seeked = partition->started;
-	if (partition->started)
-		error = rd_kafka_seek(partition->topic->handle, partition->id, offset, SEEK_MS);
-	else if (rd_kafka_consume_start_queue(partition->topic->handle, partition->id, offset, partition->queue) != 0)
-		error = rd_kafka_last_error();
+	error = partition->started ? fetcher_move(partition, offset) : fetcher_start(partition, offset);
 	if (error)
 		ereport(ERROR, errcode(kafka_sqlstate(error)),
 				errmsg("source %s cannot read topic \"%s\" partition %d from offset %lld", reader->base.def->name, partition->topic->name,

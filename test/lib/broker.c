@@ -305,8 +305,17 @@ command_produce(const char *topic, int partition, const char *path, long limit)
 
 /* ---- administration: the real broker by requests, the mock by calls ---- */
 
+/* Until everybody, our producer included, knows that many partitions. */
 static void
-report_admin(rd_kafka_event_t *event, const rd_kafka_topic_result_t *const *(*topics)(const rd_kafka_event_t *, size_t *))
+await_partitions(const char *topic, int partitions)
+{
+	for (int i = 0; i < 100 && partition_count(topic) < partitions; i++)
+		poll(NULL, 0, 100);
+}
+
+static void
+report_admin(rd_kafka_event_t *event, const rd_kafka_topic_result_t *const *(*topics)(const rd_kafka_event_t *, size_t *),
+			 const char *topic, int partitions)
 {
 	size_t n = 0;
 	const rd_kafka_topic_result_t *const *results;
@@ -316,7 +325,10 @@ report_admin(rd_kafka_event_t *event, const rd_kafka_topic_result_t *const *(*to
 	else if (topics && (results = topics(event, &n)) && n > 0 && rd_kafka_topic_result_error(results[0]))
 		reply("error %s", rd_kafka_topic_result_error_string(results[0]));
 	else
+	{
+		await_partitions(topic, partitions);
 		reply("ok");
+	}
 	if (event)
 		rd_kafka_event_destroy(event);
 }
@@ -364,7 +376,7 @@ command_create(const char *topic, int partitions)
 	}
 	queue = rd_kafka_queue_new(producer);
 	rd_kafka_CreateTopics(producer, &request, 1, NULL, queue);
-	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), create_results);
+	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), create_results, topic, partitions);
 	rd_kafka_NewTopic_destroy(request);
 	rd_kafka_queue_destroy(queue);
 }
@@ -376,7 +388,7 @@ command_delete(const char *topic)
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(producer);
 
 	rd_kafka_DeleteTopics(producer, &request, 1, NULL, queue);
-	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), delete_results);
+	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), delete_results, topic, 0);
 	rd_kafka_DeleteTopic_destroy(request);
 	rd_kafka_queue_destroy(queue);
 }
@@ -395,7 +407,7 @@ command_partitions(const char *topic, int total)
 	}
 	queue = rd_kafka_queue_new(producer);
 	rd_kafka_CreatePartitions(producer, &request, 1, NULL, queue);
-	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), partition_results);
+	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), partition_results, topic, total);
 	rd_kafka_NewPartitions_destroy(request);
 	rd_kafka_queue_destroy(queue);
 }
@@ -410,7 +422,7 @@ command_trim(const char *topic, int partition, int64_t offset)
 	rd_kafka_topic_partition_list_add(before, topic, partition)->offset = offset;
 	request = rd_kafka_DeleteRecords_new(before);
 	rd_kafka_DeleteRecords(producer, &request, 1, NULL, queue);
-	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), NULL);
+	report_admin(rd_kafka_queue_poll(queue, WAIT_MS), NULL, topic, 0);
 	rd_kafka_DeleteRecords_destroy(request);
 	rd_kafka_topic_partition_list_destroy(before);
 	rd_kafka_queue_destroy(queue);
