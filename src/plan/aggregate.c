@@ -246,6 +246,8 @@ replace_mutator(Node *node, Cut *cut)
 
 		return (Node *) cut_output_var((Node *) aggref, cut->spec->nkeys + find_call(cut, aggref) + 1, cut->depth);
 	}
+	if (IsA(node, GroupingFunc) && (int) ((GroupingFunc *) node)->agglevelsup == cut->depth)
+		return (Node *) makeConst(INT4OID, -1, InvalidOid, sizeof(int32), Int32GetDatum(0), false, true); /* there is one grouping */
 	key = find_key(cut, node);
 	if (key)
 		return key;

@@ -1,0 +1,118 @@
+-- What cannot stream is refused when the query is created: what, where in the text, why, and the way out.
+CREATE SCHEMA refuse;
+SET search_path = refuse;
+\set SHOW_CONTEXT never
+CREATE TABLE input_t (value int, ts timestamptz, other timestamptz, k text, p point);
+SELECT stream.create_source('input', 'table', options => '{"table": "input_t"}', event_time => 'ts', watermark_delay => '10 seconds');
+SELECT stream.create_source('twin', 'table', options => '{"table": "input_t"}', event_time => 'other', watermark_delay => '10 seconds');
+SELECT stream.create_source('bare', 'table', options => '{"table": "input_t"}');
+SELECT stream.create_source('late', 'table', options => '{"table": "input_t"}', event_time => 'ts');
+CREATE TABLE dim (k int PRIMARY KEY, name text);
+CREATE FUNCTION make(query text, mode text DEFAULT 'append', options jsonb DEFAULT '{}') RETURNS text
+    LANGUAGE sql AS $$ SELECT 'made' FROM stream.create_query('q', query, stream.to_table('out'), mode, options => options, start => false) $$;
+CREATE FUNCTION try(query text, mode text DEFAULT 'append', options jsonb DEFAULT '{}') RETURNS text
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM stream.create_query('q', query, stream.to_table('out'), mode, options => options, start => false);
+    PERFORM stream.drop_query('q');
+    DROP TABLE out;
+    RETURN 'made';
+END $$;
+
+-- No stream, no SELECT.
+SELECT make('SELECT 1 AS one');
+SELECT make('SELECT k FROM dim');
+SELECT make('SELECT value FROM input_t');
+SELECT make('DELETE FROM dim');
+
+-- Clauses.
+SELECT make('SELECT value, row_number() OVER (ORDER BY ts) AS n FROM input');
+SELECT make('SELECT value, k, count(*) AS n FROM input GROUP BY GROUPING SETS ((value), (k))', 'complete');
+SELECT make('SELECT value, k, count(*) AS n FROM input GROUP BY ROLLUP (value, k)', 'update');
+SELECT make('SELECT value FROM input OFFSET 2');
+SELECT make('SELECT value FROM input LIMIT 2 OFFSET 2');
+SELECT make('SELECT value FROM input FOR UPDATE');
+SELECT make('SELECT value FROM input ORDER BY value');
+SELECT make('SELECT value, count(*) AS n FROM input GROUP BY value ORDER BY n', 'update');
+SELECT make('SELECT value FROM input LIMIT 5', 'update');
+SELECT make('SELECT value FROM input LIMIT (SELECT count(*) FROM dim)');
+SELECT make('SELECT DISTINCT value FROM input', 'complete');
+SELECT make('SELECT DISTINCT ON (value) value, ts FROM input ORDER BY value, ts DESC');
+SELECT make('WITH RECURSIVE r AS (SELECT value FROM input UNION ALL SELECT value + 1 FROM r WHERE value < 5) SELECT * FROM r');
+SELECT make('WITH w AS (DELETE FROM dim RETURNING k) SELECT value FROM input JOIN w ON w.k = value');
+
+-- Set operations.
+SELECT make('SELECT value FROM input UNION SELECT value FROM bare');
+SELECT make('SELECT value FROM input INTERSECT SELECT value FROM bare');
+SELECT make('SELECT value FROM input EXCEPT ALL SELECT k FROM dim');
+SELECT make('SELECT value FROM input UNION ALL SELECT k FROM dim');
+SELECT make('SELECT value, count(*) AS n FROM input GROUP BY 1 UNION ALL SELECT value, count(*) FROM bare GROUP BY 1', 'update');
+
+-- Output modes.
+SELECT make('SELECT value FROM input', 'complete');
+SELECT make('SELECT value, count(*) AS n FROM input GROUP BY 1 UNION ALL SELECT value, 1 FROM input', 'complete');
+SELECT make('SELECT value, count(*) AS n FROM bare GROUP BY value');
+SELECT make('SELECT value, count(*) AS n FROM input GROUP BY value');
+SELECT make('SELECT stream.tumble(ts, ''5 seconds'') AS w, count(*) AS n FROM bare GROUP BY 1');
+SELECT make('SELECT stream.tumble(ts, ''5 seconds'') AS w, count(*) AS n FROM late GROUP BY 1');
+SELECT make('SELECT count(*) AS n FROM input');
+SELECT make('SELECT count(*) AS n FROM input GROUP BY value', 'update');
+SELECT make('SELECT n, count(*) AS c FROM (SELECT value, count(*) AS n FROM input GROUP BY value) a GROUP BY n', 'update');
+SELECT make('SELECT max(n) AS n FROM (SELECT value, count(*) AS n FROM input GROUP BY value) a', 'complete');
+SELECT make('SELECT DISTINCT n FROM (SELECT value, count(*) AS n FROM input GROUP BY value) a', 'update');
+
+-- Not event time any more: it went through something that is not followed.
+SELECT make('SELECT ts + ''1 hour'' AS t, count(*) AS n FROM input GROUP BY 1');
+SELECT make('SELECT ts::date AS d, count(*) AS n FROM input GROUP BY 1');
+SELECT make('SELECT stream.tumble(other, ''5 seconds'') AS w, count(*) AS n FROM input GROUP BY 1');
+SELECT make('SELECT date_bin(make_interval(secs => value), ts, ''epoch'') AS b, count(*) AS n FROM input GROUP BY 1');
+SELECT make('SELECT max AS w, count(*) AS n FROM (SELECT stream.tumble(ts, ''5 s'') AS w, max(ts) FROM input GROUP BY 1) x GROUP BY 1');
+SELECT make('SELECT t, count(*) AS n FROM (SELECT ts AS t FROM input UNION ALL SELECT ts FROM bare) u GROUP BY t');
+SELECT make('SELECT b, count(*) AS n FROM (SELECT date_trunc(''hour'', ts) AS b FROM input UNION ALL SELECT date_trunc(''day'', ts) FROM input) u GROUP BY b');
+
+-- Keys and aggregates.
+SELECT make('SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS p, k FROM input GROUP BY k', 'update');
+SELECT make('SELECT p, count(*) AS n FROM input GROUP BY p', 'update');
+SELECT make('SELECT d.k, d.name, count(*) AS n FROM input i JOIN dim d ON d.k = i.value GROUP BY d.k', 'update');
+SELECT make('SELECT random() < 0.5 AS r, count(*) AS n FROM input GROUP BY 1', 'update');
+SELECT make('SELECT value, count(*) AS n FROM input WHERE clock_timestamp() > ts GROUP BY 1', 'update');
+SELECT make('SELECT DISTINCT value, nextval(''stream.query_id_seq'') AS id FROM input');
+SELECT make('SELECT d.k, n FROM dim d, LATERAL (SELECT count(*) AS n FROM input i WHERE i.value = d.k) x', 'update');
+
+-- Joins and subqueries.
+SELECT make('SELECT d.k FROM input s RIGHT JOIN dim d ON s.value = d.k');
+SELECT make('SELECT d.k FROM dim d LEFT JOIN input s ON s.value = d.k');
+SELECT make('SELECT d.k FROM input s FULL JOIN dim d ON s.value = d.k');
+SELECT make('SELECT i.value FROM input i JOIN bare b ON i.value = b.value', 'complete');
+SELECT make('SELECT value FROM input i WHERE NOT EXISTS (SELECT FROM bare b WHERE b.value = i.value)');
+SELECT make('SELECT value FROM input i WHERE value NOT IN (SELECT value FROM bare)');
+SELECT make('SELECT k, (SELECT max(value) FROM input) AS m FROM dim');
+SELECT make('WITH s AS (SELECT value, random() AS r FROM input) SELECT * FROM s UNION ALL SELECT * FROM s');
+CREATE TABLE parent (value int, ts timestamptz, other timestamptz, k text, p point);
+ALTER FOREIGN TABLE bare INHERIT parent;
+SELECT make('SELECT i.value FROM input i JOIN parent p ON p.value = i.value');
+ALTER FOREIGN TABLE bare NO INHERIT parent;
+
+-- Options.
+SELECT make('SELECT value FROM bare', options => '{"watermarks": {"bare": "1 minute"}}');
+SELECT make('SELECT DISTINCT value FROM bare', options => '{"dedup_within_watermark": true}');
+
+-- Accepted, beside all that.
+SELECT try('SELECT value, random() AS r, clock_timestamp() AS t FROM input');
+SELECT try('SELECT value, count(*) AS n, random() AS r FROM input GROUP BY value', 'update');
+SELECT try('SELECT s.value, d.name FROM input s LEFT JOIN dim d ON s.value = d.k WHERE s.value NOT IN (SELECT k FROM dim WHERE name IS NULL)');
+SELECT try('SELECT value FROM input UNION ALL SELECT value + 1 FROM input');
+SELECT try('WITH RECURSIVE r AS (SELECT 1 AS k UNION ALL SELECT k + 1 FROM r WHERE k < 5) SELECT value, count(*) AS n FROM input JOIN r ON r.k = value GROUP BY 1', 'update');
+SELECT try('SELECT stream.tumble(ts, ''5 seconds'') AS w, count(*) AS n FROM late GROUP BY 1', options => '{"watermarks": {"late": "1 minute"}}');
+SELECT try('SELECT value, grouping(value) AS g, count(*) AS n FROM input GROUP BY value ORDER BY n LIMIT 3', 'complete');
+SELECT try('SELECT count(*) AS n FROM (SELECT DISTINCT value FROM input) d', 'complete');
+SELECT try('SELECT value FROM input LIMIT 5');
+SELECT try(q) FROM unnest(ARRAY[
+    'SELECT ts, count(*) AS n FROM input GROUP BY ts',
+    'SELECT date_trunc(''month'', ts, ''Europe/Berlin'') AS m, count(*) AS n FROM input GROUP BY 1',
+    'SELECT date_bin(''15 minutes'', ts, ''2001-01-01'') AS b, count(*) AS n FROM input GROUP BY 1',
+    'SELECT value, stream.hop(ts, ''10 seconds'', ''5 seconds'') AS w, count(*) AS n FROM input GROUP BY 1, 2',
+    'SELECT lower(w) AS "from", count(*) AS n FROM input, stream.tumble(ts, ''5 seconds'') w GROUP BY lower(w)',
+    'SELECT stream.tumble_local(ts, ''1 day'', ''Europe/Berlin'') AS d, count(*) AS n FROM input GROUP BY 1',
+    'WITH a AS (SELECT stream.tumble(ts, ''5 s'') AS w, count(*) AS n FROM input GROUP BY 1) SELECT stream.tumble(stream.window_time(w), ''1 min'') AS w, sum(n) AS n FROM a GROUP BY 1',
+    'SELECT w, count(*) AS n FROM (SELECT stream.tumble(i.ts, ''5 s'') AS w FROM input i JOIN dim d ON d.k = i.value UNION ALL SELECT stream.tumble(other, ''1 min'') FROM twin) u GROUP BY w']) q;
