@@ -20,8 +20,21 @@
 #include "tcop/tcopprot.h"
 #include "utils/lsyscache.h"
 
-Query *
-query_text_analyze(const char *text)
+/* Positions in the query's text, not in the statement that brought it. */
+static void
+text_position_callback(void *text)
+{
+	int position = geterrposition();
+
+	if (position <= 0)
+		return;
+	errposition(0);
+	internalerrposition(position);
+	internalerrquery(text);
+}
+
+static Query *
+text_analyze(const char *text)
 {
 	List *parsed = pg_parse_query(text);
 	RawStmt *raw;
@@ -37,9 +50,24 @@ query_text_analyze(const char *text)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a streaming query cannot be SELECT INTO"),
 						errhint("Use stream.to_table() as the sink.")));
 	query = parse_analyze_fixedparams(raw, text, NULL, 0, NULL);
+	if (query->hasModifyingCTE)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("data-modifying statement in WITH is not supported in a streaming query"),
+						errhint("Write to tables with a sink, or with stream.to_function.")));
 	if (isQueryUsingTempRelation(query))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a streaming query cannot use temporary relations"),
 						errdetail("It outlives the session.")));
+	return query;
+}
+
+Query *
+query_text_analyze(const char *text)
+{
+	ErrorContextCallback callback = {.callback = text_position_callback, .arg = unconstify(char *, text), .previous = error_context_stack};
+	Query *query;
+
+	error_context_stack = &callback;
+	query = text_analyze(text);
+	error_context_stack = callback.previous;
 	return query;
 }
 

@@ -71,7 +71,6 @@ SELECT make('SELECT t, count(*) AS n FROM (SELECT ts AS t FROM input UNION ALL S
 SELECT make('SELECT b, count(*) AS n FROM (SELECT date_trunc(''hour'', ts) AS b FROM input UNION ALL SELECT date_trunc(''day'', ts) FROM input) u GROUP BY b');
 
 -- Keys and aggregates.
-SELECT make('SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS p, k FROM input GROUP BY k', 'update');
 SELECT make('SELECT p, count(*) AS n FROM input GROUP BY p', 'update');
 SELECT make('SELECT d.k, d.name, count(*) AS n FROM input i JOIN dim d ON d.k = i.value GROUP BY d.k', 'update');
 SELECT make('SELECT random() < 0.5 AS r, count(*) AS n FROM input GROUP BY 1', 'update');
