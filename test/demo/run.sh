@@ -41,7 +41,7 @@ demo_settled() { demo_until "SELECT coalesce(sum(orders), 0) = $sent FROM sale_n
 
 inside_demo()
 {
-	local sent=0 broker broker_in broker_out broker_pid since pid
+	local sent=0 broker broker_in broker_out since pid
 	inside_prepare
 	inside_start_cluster "track_commit_timestamp = on"
 	coproc BROKER { exec "$STREAM_BUILD/stream_broker" payments:8; }
