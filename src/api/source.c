@@ -332,7 +332,10 @@ stream_alter_source(PG_FUNCTION_ARGS)
 	stmt->cmds = list_concat(stmt->cmds, alter_path_commands(relid, options.paths));
 	if (stmt->cmds != NIL)
 		run_utility((Node *) stmt, "stream.alter_source");
-	(void) source_load(relid);
+	/* What it depended on no longer counts: the options say what it reads. */
+	deleteDependencyRecordsForClass(RelationRelationId, relid, RelationRelationId, DEPENDENCY_NORMAL);
+	CommandCounterIncrement();
+	source_depend(source_load(relid));
 	PG_RETURN_VOID();
 }
 

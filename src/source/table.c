@@ -125,7 +125,7 @@ table_parse(SourceDef *def)
 	options->table = table_options_get(def->table_options, "table");
 	if (options->table == NULL)
 		ereport(ERROR, (errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("source %s needs the option \"table\"", def->name)));
-	options->relid = table_by_name(options->table, false);
+	options->relid = table_of_source(def->relid, options->table);
 	if (strict)
 		(void) parse_bool(strict, &options->strict_append);
 	table_check_columns(def, options->relid);
@@ -178,11 +178,29 @@ table_source_close(SourceReader *reader)
 {
 }
 
+/* The table may have been dropped and made again, where nobody recorded that the source depends on it. */
+static void
+reader_check_table(TableReader *reader)
+{
+	SourceDef *def = reader->base.def;
+	TableOptions *options = def->options;
+
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(options->relid)))
+		return;
+	options->relid = table_of_source(def->relid, options->table);
+	reader->prepared = false;
+	reader->stale = true;
+	if (IsBackgroundWorker)
+		(void) wakeup_subscribe(options->relid);
+}
+
 static void
 reader_check_prepared(TableReader *reader)
 {
-	Oid relid = base_relid(&reader->base);
+	Oid relid;
 
+	reader_check_table(reader);
+	relid = base_relid(&reader->base);
 	if (!reader->prepared && !table_is_stamped(relid))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("table %s of source %s is not prepared to be read as a stream", table_full_name(relid), reader->base.def->name),
@@ -314,6 +332,7 @@ table_source_scan_begin(SourceScan *scan)
 
 	if (scan->batch == NULL && scan->to == NULL)
 	{
+		reader_check_table(reader);
 		scan->state = table_scan_begin_all(reader, scan->needed);
 		return;
 	}

@@ -93,6 +93,7 @@ extern bool table_is_stamped(Oid relid);
 extern void table_add_stamps(Oid relid);
 extern char *table_full_name(Oid relid);
 extern Oid table_by_name(const char *name, bool missing_ok); /* without looking at privileges: the source's owner has them or not */
+extern Oid table_of_source(Oid source, const char *name); /* by name, or where the table has been renamed by dependency */
 extern char *table_options_get(List *options, const char *name);
 
 #endif

@@ -10,9 +10,11 @@
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -25,6 +27,7 @@
 #include "util/wakeup.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
@@ -246,6 +249,41 @@ table_by_name(const char *name, bool missing_ok)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table %s of a table source does not exist", name),
 						errhint("After a rename, name it anew: SELECT stream.alter_source('source', '{\"table\": \"new_name\"}').")));
 	return relid;
+}
+
+/* The one relation the source depends on; it keeps its identity through renames. */
+static Oid
+table_by_dependency(Oid source)
+{
+	Relation catalog = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+	Oid found = InvalidOid;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(source));
+	scan = systable_beginscan(catalog, DependDependerIndexId, true, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (depend->refclassid == RelationRelationId && depend->deptype == DEPENDENCY_NORMAL)
+			found = depend->refobjid;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
+
+Oid
+table_of_source(Oid source, const char *name)
+{
+	Oid relid = table_by_name(name, true);
+
+	if (!OidIsValid(relid))
+		relid = table_by_dependency(source);
+	return OidIsValid(relid) ? relid : table_by_name(name, false);
 }
 
 char *

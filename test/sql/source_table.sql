@@ -188,9 +188,25 @@ CALL stream.process_all_available('by_hand');
 SELECT stream.prepare_table('unprepared');
 CALL stream.process_all_available('by_hand');
 SELECT * FROM by_hand_out;
--- The table goes, or changes, under a source.
-DROP TABLE unprepared;
+-- The table goes, or changes, under a source. By hand nobody knows that the source depends on it.
 \set VERBOSITY terse
+DROP TABLE unprepared;
+CALL stream.process_all_available('by_hand');
+SELECT * FROM by_hand;
+CREATE TABLE unprepared (id int);
+INSERT INTO unprepared VALUES (2);
+CALL stream.process_all_available('by_hand');
+SELECT stream.prepare_table('unprepared');
+CALL stream.process_all_available('by_hand');
+SELECT * FROM by_hand_out;
+-- Renamed: known by the dependency; its name can be put right.
+ALTER TABLE orders RENAME TO purchases;
+INSERT INTO purchases (id) VALUES (49);
+CALL stream.process_all_available('q');
+SELECT id FROM q_out WHERE id = 49;
+SELECT stream.alter_source('orders_stream', '{"table": "source_table.purchases"}');
+SELECT stream.alter_source('few', '{"table": "source_table.nothing"}');
+ALTER TABLE purchases RENAME TO orders;
 DROP TABLE orders;
 \set VERBOSITY default
 ALTER TABLE orders ALTER COLUMN price TYPE int;
