@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
 #include "commands/sequence.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -111,6 +112,23 @@ composite_copy(Datum value)
 	return PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
 }
 
+/*
+ * Who owns the view owns the query: that follows ALTER ROLE … RENAME and REASSIGN OWNED, and a new role with an old name inherits nothing.
+ * The stored name speaks only where the view is missing.
+ */
+static Oid
+query_owner(Oid view, const char *stored_name)
+{
+	HeapTuple tuple = OidIsValid(view) ? SearchSysCache1(RELOID, ObjectIdGetDatum(view)) : NULL;
+	Oid owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return get_role_oid(stored_name, true);
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
 static StreamQuery *
 query_from_row(Datum *v, bool *n)
 {
@@ -119,10 +137,10 @@ query_from_row(Datum *v, bool *n)
 
 	q->id = DatumGetInt64(v[QUERY_ID]);
 	q->name = TextDatumGetCString(v[QUERY_NAME]);
-	q->owner = get_role_oid(NameStr(*owner), true);
-	q->owner_name = pstrdup(NameStr(*owner));
-	q->text = TextDatumGetCString(v[QUERY_TEXT]);
 	q->view = get_relname_relid(psprintf("query_" INT64_FORMAT, q->id), get_namespace_oid("stream", false));
+	q->owner = query_owner(q->view, NameStr(*owner));
+	q->owner_name = OidIsValid(q->owner) ? GetUserNameFromId(q->owner, false) : pstrdup(NameStr(*owner));
+	q->text = TextDatumGetCString(v[QUERY_TEXT]);
 	q->sink = composite_copy(v[QUERY_SINK]);
 	q->output_mode = output_mode_parse(TextDatumGetCString(v[QUERY_MODE]));
 	q->trigger_datum = composite_copy(v[QUERY_TRIGGER]);

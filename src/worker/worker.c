@@ -40,6 +40,7 @@ typedef struct Worker
 	WorkerLaunch launch;
 	MemoryContext context;	   /* of the worker */
 	MemoryContext query_context; /* reset when the query is opened anew */
+	MemoryContext step_context;	 /* reset at each step of the loop; a commit leaves us in TopMemoryContext */
 	char *name;
 	int64 max_retries;
 	int64 last_batch;		   /* -1: none yet */
@@ -126,6 +127,7 @@ worker_setup(Datum arg)
 	self.max_retries = DEFAULT_MAX_RETRIES;
 	self.last_batch = -1;
 	self.context = AllocSetContextCreate(TopMemoryContext, "stream worker", ALLOCSET_DEFAULT_SIZES);
+	self.step_context = AllocSetContextCreate(self.context, "stream worker step", ALLOCSET_SMALL_SIZES);
 	self.query_context = AllocSetContextCreate(self.context, "stream worker query", ALLOCSET_DEFAULT_SIZES);
 	self.news = self.busy = true;
 }
@@ -223,6 +225,7 @@ worker_fire(Worker *w)
 	w->last_trigger_mono = clock_monotonic_us();
 	pgstat_report_activity(STATE_RUNNING, "batch");
 	ran = batch_run(w->rt);
+	MemoryContextSwitchTo(w->step_context);
 	if (ran)
 	{
 		w->last_batch = w->rt->last_batch;
@@ -266,6 +269,7 @@ worker_wait(Worker *w, int64 wait_us)
 	int64 event_us = event_send_due(w->launch.query_id);
 	int64 limit = wait_us < 0 ? event_us : (event_us < 0 ? wait_us : Min(wait_us, event_us));
 
+	MemoryContextSwitchTo(w->step_context);
 	status_set_message(trigger_is_immediate(&w->query->trigger) ? "Waiting for data to arrive" : "Waiting for next trigger");
 	if (wait_for_news(w->rt, limit))
 	{
@@ -343,6 +347,7 @@ worker_record_failure(Worker *w)
 		return false;
 	w->failures++;
 	w->lasting_failures += transient ? 0 : 1;
+	MemoryContextSwitchTo(w->step_context);
 	failure_log(w->name, w->error, w->failures, delay, final);
 	FreeErrorData(w->error);
 	w->error = NULL;
@@ -361,6 +366,8 @@ worker_step(Worker *w)
 {
 	int64 wait_us;
 
+	MemoryContextReset(w->step_context);
+	MemoryContextSwitchTo(w->step_context);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;

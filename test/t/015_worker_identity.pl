@@ -61,6 +61,14 @@ for my $v (2, 3)
 is($node->safe_psql('postgres', 'SELECT * FROM seen'), "start|app|app|off\nstart|app|app|off", 'each batch starts as the owner again');
 is($node->safe_psql('postgres', "SELECT status, failures FROM stream.queries"), 'running|0', 'nothing failed');
 
+# the owner is a role, not a name
+$node->safe_psql('postgres', 'ALTER ROLE app RENAME TO app2; CREATE ROLE app LOGIN SUPERUSER');
+$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM stream.queries');
+$node->safe_psql('postgres', 'TRUNCATE seen; INSERT INTO input_t VALUES (30)');
+$node->safe_psql('postgres', "CALL stream.process_all_available('q')");
+is($node->safe_psql('postgres', 'SELECT * FROM seen'), 'start|app2|app2|off', 'a renamed owner stays the owner; a new role of that name gets nothing to run');
+$node->safe_psql('postgres', 'DROP ROLE app; ALTER ROLE app2 RENAME TO app');
+
 # a query cannot stop itself, nor wait for itself
 $node->safe_psql('postgres', q{
 	CREATE OR REPLACE FUNCTION exploit() RETURNS trigger LANGUAGE plpgsql AS $f$

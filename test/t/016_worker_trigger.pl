@@ -1,0 +1,60 @@
+# When batches start: ticks at multiples of the interval, overruns at once and unqueued, delays of min_rows_per_batch, retries before the tick.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use StreamNode;
+use Test::More;
+
+my $node = new_node('main');
+table_source($node, 'input', 'v int');
+my $times = "SELECT string_agg((extract(epoch FROM batch_time) * 1000)::bigint::text, ' ' ORDER BY batch_id) FROM stream.offset_log JOIN stream.queries ON id = query_id WHERE name = '%s'";
+
+sub batch_times { return split / /, $node->safe_psql('postgres', sprintf($times, shift)) }
+
+# ticks
+$node->safe_psql('postgres', 'INSERT INTO input_t VALUES (0)');
+create_query($node, 'tick', 'SELECT v FROM input', "trigger => stream.processing_time('500 milliseconds')");
+ok(wait_for_sql($node, 'SELECT count(*) FROM tick_out', '1'), 'the first trigger fires at once');
+for my $i (1 .. 3)
+{
+	$node->safe_psql('postgres', "INSERT INTO input_t VALUES ($i)");
+	ok(wait_for_sql($node, 'SELECT count(*) FROM tick_out', 1 + $i), "tick $i");
+}
+my @t = batch_times('tick');
+shift @t;
+my @late = grep { $_ % 500 > 100 } @t;
+is(scalar(@late), 0, 'at multiples of the interval') or diag("@t");
+$node->safe_psql('postgres', "SELECT stream.drop_query('tick')");
+
+# an overrun starts at once; missed ticks do not queue
+create_query($node, 'slow', 'SELECT v, pg_sleep(0.35) IS NULL AS s FROM input', q{trigger => stream.processing_time('500 milliseconds'), options => '{"max_rows_per_batch": 2}'});
+ok(wait_for_sql($node, 'SELECT count(*) FROM slow_out', '4'), 'two batches of 0.7 s');
+@t = batch_times('slow');
+cmp_ok($t[1] - $t[0], '>=', 690, 'one after the other');
+cmp_ok($t[1] - $t[0], '<', 950, 'the second does not wait for the next tick');
+$node->safe_psql('postgres', 'SELECT pg_sleep(0.2)');
+my $before = $node->safe_psql('postgres', "SELECT count(*) FROM stream.progress WHERE query = 'slow'");
+is($before, '2', 'no batch without data');
+$node->safe_psql('postgres', "SELECT stream.drop_query('slow')");
+
+# min_rows_per_batch waits for company, max_trigger_delay ends the wait
+create_query($node, 'few', 'SELECT v FROM input', q{options => '{"min_rows_per_batch": 10, "max_trigger_delay": "2 seconds"}'});
+ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '4'), 'the first batch always runs');
+$node->safe_psql('postgres', 'INSERT INTO input_t VALUES (10)');
+$node->safe_psql('postgres', 'SELECT pg_sleep(0.5)');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM few_out'), '4', 'one row waits');
+ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '5', 4), 'but not longer than max_trigger_delay');
+$node->safe_psql('postgres', 'INSERT INTO input_t SELECT 100 FROM generate_series(1, 10)');
+ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '15', 1), 'enough rows do not wait');
+$node->safe_psql('postgres', "SELECT stream.drop_query('few')");
+
+# a retry does not wait for the tick
+$node->safe_psql('postgres', q{
+	CREATE SEQUENCE attempts;
+	CREATE FUNCTION third_time_lucky(v int) RETURNS int LANGUAGE plpgsql AS $f$
+	BEGIN IF nextval('attempts') < 3 THEN RAISE EXCEPTION 'not yet'; END IF; RETURN v; END $f$});
+create_query($node, 'hourly', 'SELECT third_time_lucky(v) AS v FROM input', "trigger => stream.processing_time('1 hour')");
+ok(wait_for_sql($node, 'SELECT count(*) > 0 FROM hourly_out', 't', 10), 'a failed batch of an hourly query is tried again soon');
+$node->stop;
+done_testing();

@@ -1,0 +1,35 @@
+# A standby runs nothing; promoted, it goes on exactly where the primary was.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Cluster;
+use StreamNode;
+use Test::More;
+
+my $primary = PostgreSQL::Test::Cluster->new('primary');
+$primary->init(allows_streaming => 1);
+$primary->start;
+$primary->safe_psql('postgres', 'CREATE EXTENSION stream_ext');
+table_source($primary, 'input', 'v int');
+create_query($primary, 'q', 'SELECT v FROM input');
+$primary->safe_psql('postgres', 'INSERT INTO input_t SELECT generate_series(1, 10)');
+ok(wait_for_sql($primary, 'SELECT count(*) FROM q_out', '10'), 'the primary runs a query');
+$primary->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'b', has_streaming => 1);
+$standby->start;
+$primary->safe_psql('postgres', 'INSERT INTO input_t SELECT generate_series(11, 20)');
+ok(wait_for_sql($primary, 'SELECT count(*) FROM q_out', '20'), 'and goes on');
+$primary->wait_for_catchup($standby);
+is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'stream_ext%'"), '0', 'a standby has no workers');
+is($standby->safe_psql('postgres', 'SELECT status, pid IS NULL FROM stream.queries'), 'running|t', 'the views can be read there');
+my (undef, undef, $err) = $standby->psql('postgres', "SELECT stream.stop_query('q')");
+like($err, qr/read-only|recovery/, 'stop_query is refused there');
+$primary->stop('immediate');
+$standby->promote;
+ok(wait_for_sql($standby, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t'), 'promoted, the query runs');
+$standby->safe_psql('postgres', 'INSERT INTO input_t SELECT generate_series(21, 30)');
+ok(wait_for_sql($standby, 'SELECT count(*), count(DISTINCT v) FROM q_out', '30|30'), 'every row once');
+$standby->stop;
+done_testing();
