@@ -43,6 +43,8 @@ for my $action ('error', 'kill9')
 		ok(wait_for(sub { ($node->psql('postgres', 'ALTER ROLE app RESET stream_ext.failpoints'))[0] == 0 }), 'crash point removed');
 		# A worker that has the setting may still die once.
 		ok(wait_for_sql($node, 'SELECT count(*), count(DISTINCT id), max(id) FROM etl_out', "$id|$id|$id", 60), 'every row once');
+		select(undef, undef, undef, 0.3); # a worker may be killed right after its last commit
+		ok(wait_for_sql($node, "SELECT count(*) FROM stream.queries WHERE status = 'running' AND failures = 0", '2', 60), 'both run');
 		ok(wait_for_sql($node, 'SELECT count(*) FROM (SELECT k, count(*), sum(id) FROM input_t GROUP BY k EXCEPT SELECT k, n, s FROM agg_out) d', '0', 60), 'the aggregate is right');
 	}
 }
