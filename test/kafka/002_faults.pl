@@ -94,9 +94,9 @@ my $other = worker('sums');
 $pid = worker('rows');
 produce(5000);
 $node->kill9;
-my $left = 20;
-while ($left-- > 0 && (kill(0, $pid) || kill(0, $other))) { select(undef, undef, undef, 0.1); }
-cmp_ok($left, '>', 5, 'workers of a dead postmaster end within about a second');
+my $left = 50;
+while (--$left > 0 && (kill(0, $pid) || kill(0, $other))) { select(undef, undef, undef, 0.1); }
+cmp_ok($left, '>', 20, 'workers of a dead postmaster end soon, busy ones too'); # idle ones within a second; test machines are slow
 $node->start;
 produce(1000);
 arrives('kill -9 of the postmaster');
