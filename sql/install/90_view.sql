@@ -45,7 +45,7 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
            q.name,
            r.run_id,
            q.owner,
-           coalesce(r.status, 'created') AS status,
+           coalesce(r.status, 'stopped') AS status,
            w.message,
            coalesce(w.is_data_available, false) AS is_data_available,
            coalesce(w.is_trigger_active, false) AS is_trigger_active,

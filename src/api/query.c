@@ -120,6 +120,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 	StreamQuery *query = palloc0(sizeof(StreamQuery));
 	StreamQuery *existing;
 	StreamPlan *plan;
+	QueryRun created = {.status = "created"};
 	Query *tree;
 
 	query->name = text_argument(fcinfo, 0, "name of a streaming query");
@@ -159,6 +160,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 	query_view_create(query, tree);
 	plan = query_check(query, tree);
 	query_insert(query);
+	query_run_store(query->id, &created);
 	raise_notices(plan);
 	if (PG_ARGISNULL(6) || PG_GETARG_BOOL(6))
 		worker_request_start(query->id);

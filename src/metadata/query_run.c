@@ -33,7 +33,7 @@ query_run_load(int64 query_id, QueryRun *run)
 	bool n[RUN_COLUMNS];
 
 	memset(run, 0, sizeof(*run));
-	run->status = "created";
+	run->status = "stopped"; /* restored from a dump: it was created elsewhere */
 	if (heap_scan_next(scan, v, n))
 	{
 		run->exists = true;

@@ -356,13 +356,6 @@ ddl(const char *format, const char *table)
 }
 
 static void
-spi_begin(const char *table)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", table)));
-}
-
-static void
 add_columns(const char *table)
 {
 	ddl("ALTER TABLE %s ADD COLUMN " STAMP_XID " pg_catalog.xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),"
@@ -387,28 +380,34 @@ renew_columns(const char *table)
 static void
 add_triggers(const char *table, bool rows_move)
 {
-	ddl("CREATE TRIGGER stream_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION stream.stamp_row()", table);
+	ddl("CREATE OR REPLACE TRIGGER stream_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION stream.stamp_row()", table);
 	/* In a partitioned table every update may move its row to another partition, which is an insert there. */
-	ddl(rows_move ? "CREATE TRIGGER stream_keep BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()"
-				  : "CREATE TRIGGER stream_keep BEFORE UPDATE OF " STAMP_XID ", " STAMP_SEQ " ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()",
+	ddl(rows_move ? "CREATE OR REPLACE TRIGGER stream_keep BEFORE UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()"
+				  : "CREATE OR REPLACE TRIGGER stream_keep BEFORE UPDATE OF " STAMP_XID ", " STAMP_SEQ " ON %s FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp()",
 		table);
-	ddl("CREATE TRIGGER stream_strict BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION stream.refuse_change()", table);
+	ddl("CREATE OR REPLACE TRIGGER stream_strict BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION stream.refuse_change()", table);
 	/* Also under session_replication_role = replica: rows that logical replication brings are rows. */
 	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_stamp", table);
 	ddl("ALTER TABLE %s ENABLE ALWAYS TRIGGER stream_keep", table);
 }
 
-/* As the current user, who must own the table. Rows that are there already are numbered as they lie: they are the stream's first rows. */
-void
-table_add_stamps(Oid relid)
+/*
+ * As the current user, who must own the table. Rows that are there already are numbered as they lie: they are the stream's first rows.
+ * renew: new stamps even where there are some.
+ */
+static void
+table_stamp(Oid relid, bool renew)
 {
 	const char *name = table_full_name(relid);
 	bool rows_move = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE || get_rel_relispartition(relid);
 
 	table_check_kind(relid);
-	if (table_is_stamped(relid))
+	if (table_is_stamped(relid) && !renew)
 		return;
-	spi_begin(name);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", name)));
+	if (OidIsValid(get_trigger_oid(relid, "stream_keep", true)))
+		ddl("DROP TRIGGER stream_keep ON %s", name); /* it names the columns */
 	if (has_stamp_columns(relid))
 		renew_columns(name);
 	else
@@ -420,6 +419,12 @@ table_add_stamps(Oid relid)
 	SPI_finish();
 }
 
+void
+table_add_stamps(Oid relid)
+{
+	table_stamp(relid, false);
+}
+
 /* stream.prepare_table(regclass) */
 Datum
 stream_prepare_table(PG_FUNCTION_ARGS)
@@ -428,13 +433,6 @@ stream_prepare_table(PG_FUNCTION_ARGS)
 
 	if (!pg_class_ownercheck(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
-	if (table_is_stamped(relid))
-	{
-		spi_begin(table_full_name(relid));
-		renew_columns(table_full_name(relid));
-		SPI_finish();
-	}
-	else
-		table_add_stamps(relid);
+	table_stamp(relid, true);
 	PG_RETURN_VOID();
 }
