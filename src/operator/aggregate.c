@@ -99,12 +99,14 @@ stores_open(AggregateOperator *op, int64 query_id, int64 last_batch)
 	StateSchema schema = groups_schema(op, query_id);
 
 	op->groups = op->provider->open(&schema, last_batch);
+	op->base.stores = list_make1(op->groups);
 	for (int i = 0; i < op->nsets; i++)
 	{
 		StateSchema set = set_schema(op, &op->sets[i], schema);
 
 		op->sets[i].probe = MakeSingleTupleTableSlot(set.keydesc, &TTSOpsVirtual);
 		op->sets[i].store = op->provider->open(&set, last_batch);
+		op->base.stores = lappend(op->base.stores, op->sets[i].store);
 	}
 	op->key_slot = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
 	op->output_slot = MakeSingleTupleTableSlot(op->spec->base.output, &TTSOpsVirtual);
@@ -223,13 +225,13 @@ aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
 	aggregate_value_advance(op, entry, slot);
 }
 
-static void
-emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
+/* The group's row; cells NULL: its key only. Lives until emit_context is reset. */
+static TupleTableSlot *
+group_row(AggregateOperator *op, MinimalTuple key, Cell *cells)
 {
 	TupleTableSlot *slot = op->output_slot;
 	int nkeys = op->spec->nkeys;
 
-	CHECK_FOR_INTERRUPTS();
 	ExecClearTuple(slot);
 	if (nkeys > 0)
 	{
@@ -238,13 +240,26 @@ emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
 		memcpy(slot->tts_values, op->key_slot->tts_values, sizeof(Datum) * nkeys);
 		memcpy(slot->tts_isnull, op->key_slot->tts_isnull, sizeof(bool) * nkeys);
 	}
-	for (int i = 0; i < op->nfinals; i++)
+	memset(slot->tts_isnull + nkeys, true, sizeof(bool) * op->nfinals);
+	for (int i = 0; cells && i < op->nfinals; i++)
 		slot->tts_values[nkeys + i] = aggregate_value_final(op, i, cells, &slot->tts_isnull[nkeys + i]);
-	ExecStoreVirtualTuple(slot);
-	tuplestore_puttupleslot(out, slot);
-	ExecClearTuple(slot);
+	return ExecStoreVirtualTuple(slot);
+}
+
+static void
+group_row_done(AggregateOperator *op)
+{
+	ExecClearTuple(op->output_slot);
 	ExecClearTuple(op->key_slot);
 	ReScanExprContext(op->emit_context);
+}
+
+static void
+emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
+{
+	CHECK_FOR_INTERRUPTS();
+	tuplestore_puttupleslot(out, group_row(op, key, cells));
+	group_row_done(op);
 }
 
 static void
@@ -325,22 +340,14 @@ aggregate_finish(Operator *base, Tuplestorestate *out)
 static void
 aggregate_flush(Operator *base)
 {
-	AggregateOperator *op = (AggregateOperator *) base;
-
-	op->provider->flush(op->groups, base->batch->batch_id);
-	for (int i = 0; i < op->nsets; i++)
-		op->provider->flush(op->sets[i].store, base->batch->batch_id);
-	measure(op);
+	operator_flush(base);
+	measure((AggregateOperator *) base);
 }
 
 static void
 aggregate_committed(Operator *base)
 {
-	AggregateOperator *op = (AggregateOperator *) base;
-
-	op->provider->committed(op->groups);
-	for (int i = 0; i < op->nsets; i++)
-		op->provider->committed(op->sets[i].store);
+	operator_committed(base);
 	base->batch = NULL;
 }
 
@@ -351,9 +358,7 @@ aggregate_forget(Operator *base, int64 last_batch)
 	AggregateOperator *op = (AggregateOperator *) base;
 	MemoryContext caller = MemoryContextSwitchTo(base->context);
 
-	op->provider->forget(op->groups, last_batch);
-	for (int i = 0; i < op->nsets; i++)
-		op->provider->forget(op->sets[i].store, last_batch);
+	operator_forget(base, last_batch);
 	FreeExprContext(op->emit_context, false);
 	op->emit_context = CreateStandaloneExprContext();
 	op->aggstate->curaggcontext = op->live_context;
@@ -371,17 +376,19 @@ aggregate_wants_batch(Operator *base, TimestampTz evicted_at, TimestampTz next_w
 	return ((AggregateOperator *) base)->closes && next_watermark > evicted_at;
 }
 
-static bool
-aggregate_fold_due(Operator *base)
+/* Groups show their results so far; sets their members. */
+static void
+aggregate_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
 
-	for (int i = 0; i < op->nsets; i++)
+	if (store != op->groups)
 	{
-		if (state_fold_due(op->sets[i].store))
-			return true;
+		operator_show_key(base, store, entry, tell, arg);
+		return;
 	}
-	return state_fold_due(op->groups);
+	tell(arg, group_row(op, entry->key, entry->removed ? NULL : entry->value), op->spec->nkeys, false, entry->expires);
+	group_row_done(op);
 }
 
 static void
@@ -390,9 +397,7 @@ aggregate_close(Operator *base)
 	AggregateOperator *op = (AggregateOperator *) base;
 
 	FreeExprContext(op->emit_context, false); /* nothing is left registered, unless a batch died */
-	op->provider->close(op->groups);
-	for (int i = 0; i < op->nsets; i++)
-		op->provider->close(op->sets[i].store);
+	operator_close_stores(base);
 	MemoryContextDelete(base->context);
 }
 
@@ -405,6 +410,7 @@ const OperatorOps aggregate_operator = {.name = "stateStoreSave",
 										.committed = aggregate_committed,
 										.forget = aggregate_forget,
 										.wants_batch = aggregate_wants_batch,
-										.fold_due = aggregate_fold_due,
+										.fold_due = operator_fold_due,
 										.close = aggregate_close,
-										.check = aggregate_check};
+										.check = aggregate_check,
+										.show = aggregate_show};

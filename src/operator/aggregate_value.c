@@ -51,6 +51,16 @@ aggregate_value_create(AggregateOperator *op, MemoryContext context)
 
 /* ---- transitions ---- */
 
+/* A copy for longer than this transaction: a pointer into a table's toast would not last. */
+static Datum
+value_copy(Transition *transition, Datum value)
+{
+	if (transition->length == -1 && VARATT_IS_EXTERNAL(DatumGetPointer(value)) &&
+		!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(value)))
+		return PointerGetDatum(PG_DETOAST_DATUM_COPY(value));
+	return datumCopy(value, transition->by_value, transition->length);
+}
+
 static void
 value_free(Transition *transition, Datum value)
 {
@@ -70,7 +80,7 @@ value_adopt(Transition *transition, Cell *cell, Datum value, bool isnull, Memory
 
 		if (!DatumIsReadWriteExpandedObject(value, false, transition->length) ||
 			MemoryContextGetParent(DatumGetEOHP(value)->eoh_context) != context)
-			value = datumCopy(value, transition->by_value, transition->length);
+			value = value_copy(transition, value);
 		MemoryContextSwitchTo(caller);
 	}
 	else
@@ -107,7 +117,7 @@ cell_advance(AggregateOperator *op, Transition *transition, Cell *cell, const Da
 		{
 			MemoryContext caller = MemoryContextSwitchTo(context);
 
-			cell->value = datumCopy(values[0], transition->by_value, transition->length);
+			cell->value = value_copy(transition, values[0]);
 			cell->isnull = cell->unset = false;
 			MemoryContextSwitchTo(caller);
 			return;

@@ -122,3 +122,16 @@ operator_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_wate
 {
 	return op->spec->has_watermark && next_watermark > evicted_at;
 }
+
+/* ---- the state reader ---- */
+
+void
+operator_show_key(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
+{
+	TupleTableSlot *row = MakeSingleTupleTableSlot(store->schema.keydesc, &TTSOpsMinimalTuple);
+
+	ExecStoreMinimalTuple(entry->key, row, false);
+	slot_getallattrs(row);
+	tell(arg, row, store->schema.keydesc->natts, false, entry->expires);
+	ExecDropSingleTupleTableSlot(row);
+}

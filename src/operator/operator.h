@@ -31,6 +31,12 @@ typedef struct OperatorSpec
 	OutputMode output_mode; /* of the query: complete never drops, evicts, or wants a batch without data */
 } OperatorSpec;
 
+/*
+ * Takes a row for the state reader: its first nkeys columns are the key, the others the value. bare: one column each, shown without
+ * their names.
+ */
+typedef void (*OperatorShow)(void *arg, TupleTableSlot *row, int nkeys, bool bare, TimestampTz expires);
+
 typedef struct OperatorMetrics
 {
 	int64 updated, removed, dropped; /* this batch; dropped = late rows */
@@ -67,7 +73,12 @@ struct OperatorOps
 	void (*close)(Operator *op);
 	/* Refuses (0A000) what the operator could not keep or call; when the query is made. May be NULL. */
 	void (*check)(OperatorSpec *spec);
+	/* An entry of one of its stores as people see it: any number of rows. A removed entry has no value. NULL: operator_show_key. */
+	void (*show)(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
 };
+
+/* For operators whose values say nothing to people. */
+extern void operator_show_key(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
 
 /* A late row: counts it, and keeps it in the dead letters when the query asks for that. */
 extern void operator_late_row(Operator *op, TupleTableSlot *slot);

@@ -351,7 +351,7 @@ snapshot_newest(const StateId *id, int64 upto_batch)
 }
 
 /* Purging always deletes the changelog up to the oldest snapshot kept; so where both are there, nothing was purged. */
-static int64
+int64
 state_oldest(const StateId *id)
 {
 	int64 snapshot = first_batch(STATE_SNAPSHOT, id, 0, PG_INT64_MAX, ForwardScanDirection);

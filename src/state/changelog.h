@@ -62,6 +62,7 @@ extern int64 snapshot_newest(const StateId *id, int64 upto_batch); /* -1: none *
 extern int64 chunk_bytes(const char *table, const StateId *id, int64 from_batch, int64 to_batch);
 extern int64 chunk_delete(const char *table, const StateId *id, int64 from_batch, int64 to_batch); /* rows */
 extern List *state_ids(int64 query_id); /* StateId of everything stored for the query, in order */
+extern int64 state_oldest(const StateId *id); /* the lowest batch as of which it can be read */
 /* Raises 55000 when state as of batch_id cannot be told any more. */
 extern void state_check_retained(const StateId *id, int64 batch_id);
 

@@ -611,6 +611,52 @@ const StateProvider memory_state = {.name = "memory",
 									.metrics = memory_metrics,
 									.close = memory_close};
 
+/* ---- reading from outside a batch ---- */
+
+typedef struct ChangeScan
+{
+	MemoryStore *store;
+	MemoryContext context; /* of one entry */
+	StateChangeCallback callback;
+	void *arg;
+} ChangeScan;
+
+static void
+change_tell(void *arg, int64 batch_id, const PackedEntry *packed)
+{
+	ChangeScan *scan = arg;
+	MemoryStore *store = scan->store;
+	MemoryContext caller = MemoryContextSwitchTo(scan->context);
+	StateEntry *entry = palloc0(sizeof(StateEntry));
+
+	entry->key = key_read(store->keys, packed->key, packed->key_length);
+	entry->expires = packed->removed ? DT_NOEND : packed->expires;
+	entry->removed = packed->removed;
+	if (!entry->removed && packed->value_length > 0)
+		store->base.schema.value_ops->deserialize(store->base.schema.operator_private, entry, packed->value, packed->value_length,
+												  scan->context);
+	MemoryContextSwitchTo(caller);
+	scan->callback(scan->arg, batch_id, entry);
+	MemoryContextReset(scan->context);
+}
+
+void
+state_scan_changes(StateStore *base, int64 from_batch, int64 to_batch, StateChangeCallback callback, void *arg)
+{
+	MemoryStore *store = (MemoryStore *) base;
+	ChangeScan scan = {.store = store, .callback = callback, .arg = arg};
+
+	scan.context = AllocSetContextCreate(CurrentMemoryContext, "stream state change", ALLOCSET_DEFAULT_SIZES);
+	state_read_changes(&store->id, from_batch, to_batch, change_tell, &scan);
+	MemoryContextDelete(scan.context);
+}
+
+int64
+state_oldest_readable(StateStore *base)
+{
+	return state_oldest(&((MemoryStore *) base)->id);
+}
+
 /* ---- folding ---- */
 
 StateStore *

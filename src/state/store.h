@@ -100,6 +100,14 @@ extern int stream_state_memory_kb;
 extern void state_check_key(const StateSchema *schema);
 /* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
 extern void state_truncate(int64 query_id, int64 keep_upto_batch);
+/* ---- reading from outside a batch ---- */
+
+typedef void (*StateChangeCallback)(void *arg, int64 batch_id, StateEntry *entry);
+/* Every change of batches from..to, in order; the entry lives until the callback returns and is in no store; removed: no value. 55000: no longer retained. */
+extern void state_scan_changes(StateStore *store, int64 from_batch, int64 to_batch, StateChangeCallback callback, void *arg);
+/* The lowest batch as of which this state can be read. */
+extern int64 state_oldest_readable(StateStore *store);
+
 /* The lowest batch as of which all state of the query can still be read; 0: any. A rewind below it is impossible. */
 extern int64 state_oldest_batch(int64 query_id);
 /* Folds changelog into snapshots and purges what nobody can ask for any more. Own transaction of the caller. True: did something. */
