@@ -84,6 +84,7 @@ typedef struct Side
 	TupleTableSlot *key;   /* join keys and serial number, for the store */
 	TupleTableSlot *row;   /* a stored row as the qual sees it: an input row whose payload is filled */
 	TupleTableSlot *payload;
+	TupleTableSlot *shown; /* to the state reader */
 	int64 next_serial;
 	bool preserved;		   /* unmatched rows are emitted with NULLs for the other side */
 } Side;
@@ -560,6 +561,50 @@ join_close(Operator *op)
 	FreeExprContext(join->econtext, false);
 }
 
+/* What people see of a side's rows: join keys, then columns; what else the input has is ours. */
+static TupleTableSlot *
+shown_slot(StreamJoin *join, int i)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	Side *side = &join->sides[i];
+	MemoryContext old = MemoryContextSwitchTo(join->base.context);
+
+	if (side->shown == NULL)
+	{
+		TupleDesc desc = CreateTemplateTupleDesc(spec->nkeys + spec->npayload[i]);
+
+		for (int column = 1; column <= desc->natts; column++)
+			TupleDescCopyEntry(desc, column, spec->base.input[i], column);
+		side->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	}
+	MemoryContextSwitchTo(old);
+	return ExecClearTuple(side->shown);
+}
+
+static void
+join_show(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
+{
+	StreamJoin *join = (StreamJoin *) op;
+	JoinSpec *spec = (JoinSpec *) op->spec;
+	int i = store == join->sides[0].store ? 0 : 1;
+	Side *side = &join->sides[i];
+	TupleTableSlot *row = shown_slot(join, i);
+
+	memset(row->tts_isnull, true, row->tts_tupleDescriptor->natts * sizeof(bool));
+	ExecStoreMinimalTuple(entry->key, side->key, false);
+	slot_getallattrs(side->key);
+	memcpy(row->tts_values, side->key->tts_values, spec->nkeys * sizeof(Datum));
+	memcpy(row->tts_isnull, side->key->tts_isnull, spec->nkeys * sizeof(bool));
+	if (!entry->removed)
+	{
+		ExecStoreMinimalTuple(((JoinRow *) entry->value)->payload, side->payload, false);
+		slot_getallattrs(side->payload);
+		memcpy(row->tts_values + spec->nkeys, side->payload->tts_values, spec->npayload[i] * sizeof(Datum));
+		memcpy(row->tts_isnull + spec->nkeys, side->payload->tts_isnull, spec->npayload[i] * sizeof(bool));
+	}
+	tell(arg, ExecStoreVirtualTuple(row), spec->nkeys, false, entry->expires);
+}
+
 const OperatorOps join_operator = {
 	.name = "symmetricHashJoin",
 	.open = join_open,
@@ -572,4 +617,5 @@ const OperatorOps join_operator = {
 	.wants_batch = join_wants_batch,
 	.fold_due = operator_fold_due,
 	.close = join_close,
+	.show = join_show,
 };
