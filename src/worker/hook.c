@@ -157,6 +157,22 @@ database_to_free(Node *stmt)
 	}
 }
 
+/* Statements after which queries can run that could not: their database is looked over again. */
+static Oid
+database_to_look_at(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterExtensionStmt:
+			return strcmp(((AlterExtensionStmt *) stmt)->extname, "stream_ext") == 0 ? MyDatabaseId : InvalidOid;
+		case T_AlterDatabaseStmt:
+			return option_text(((AlterDatabaseStmt *) stmt)->options, "allow_connections") ? owned_database(((AlterDatabaseStmt *) stmt)->dbname)
+																							: InvalidOid;
+		default:
+			return InvalidOid;
+	}
+}
+
 /* ---- hooks ---- */
 
 static void
@@ -164,11 +180,15 @@ hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, Process
 			 QueryEnvironment *env, DestReceiver *dest, QueryCompletion *completion)
 {
 	Node *stmt = pstmt->utilityStmt;
+	bool in_transaction = IsTransactionState() && !IsAbortedTransactionBlockState();
 	bool prepared = IsA(stmt, TransactionStmt) && ((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED;
-	Oid database = IsTransactionState() && !IsAbortedTransactionBlockState() ? database_to_free(stmt) : InvalidOid;
+	Oid to_free = in_transaction ? database_to_free(stmt) : InvalidOid;
+	Oid to_look_at = in_transaction ? database_to_look_at(stmt) : InvalidOid;
 
-	if (OidIsValid(database))
-		block(database);
+	if (OidIsValid(to_free))
+		block(to_free);
+	if (OidIsValid(to_look_at))
+		worker_ask_supervisor_at_commit(to_look_at);
 	if (next_utility)
 		next_utility(pstmt, query, read_only_tree, context, params, env, dest, completion);
 	else

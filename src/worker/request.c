@@ -114,6 +114,7 @@ worker_is_preloaded(void)
 
 static bool start_armed = false;
 static bool stop_armed = false;
+static Oid other_database = InvalidOid; /* to be looked at as well */
 
 /* Nothing here may fail. A stop that is rolled back leaves a query that should run without a worker: the supervisor looks again. */
 static void
@@ -130,8 +131,9 @@ request_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
 			if (event == XACT_EVENT_COMMIT || stop_armed)
-				worker_ask_supervisor(MyDatabaseId);
+				worker_ask_supervisor(OidIsValid(other_database) ? other_database : MyDatabaseId);
 			start_armed = stop_armed = false;
+			other_database = InvalidOid;
 			status_changed();
 			break;
 		default:
@@ -157,6 +159,13 @@ request_arm(bool *armed)
 	registered = true;
 	(void) status_get(0, NULL); /* attach shared memory now, where it may fail */
 	*armed = true;
+}
+
+void
+worker_ask_supervisor_at_commit(Oid database)
+{
+	request_arm(&start_armed);
+	other_database = database;
 }
 
 /* ---- start, stop ---- */

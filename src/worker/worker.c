@@ -112,8 +112,8 @@ worker_setup(Datum arg)
 	pqsignal(SIGPWR, postmaster_died);
 #endif
 	memcpy(&self.launch, MyBgworkerEntry->bgw_extra, sizeof(WorkerLaunch));
-	/* Before the connection, so that it runs after the connection is closed: a free slot means that nothing is left of us. */
-	before_shmem_exit(worker_detach, (Datum) 0);
+	/* Registered before the connection is made, so that it runs last: a free slot means that nothing is left of us. */
+	on_shmem_exit(worker_detach, (Datum) 0);
 	if (!status_worker_attach(DatumGetInt32(arg), self.launch.launch))
 		proc_exit(0);
 	BackgroundWorkerUnblockSignals();

@@ -23,6 +23,9 @@ extern bool worker_is_preloaded(void);
 /* Now, not at commit: somebody should look at stream.query_run of that database. Never fails. */
 extern void worker_ask_supervisor(Oid database);
 
+/* The same at the end of this transaction, if it commits. */
+extern void worker_ask_supervisor_at_commit(Oid database);
+
 /* wanted = true; at commit somebody is poked to start it. Checks the owner, warns when the library is not preloaded. */
 extern void worker_request_start(int64 query_id);
 /* wanted = false in this transaction; returns when the worker is gone. Refused (55000) inside the query's own worker. */

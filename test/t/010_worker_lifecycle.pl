@@ -84,24 +84,36 @@ cmp_ok(time - $t, '<', 5, 'stop_query rolls a long batch back');
 is($node->safe_psql('postgres', "SELECT status, error IS NULL FROM stream.queries WHERE name = 'sleeper'"), 'stopped|t', 'which is no failure');
 $node->safe_psql('postgres', "SELECT stream.drop_query('sleeper')");
 
+# cancelled by hand: tried again
+$pid = worker_pid($node, 'q');
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE q_out IN ACCESS EXCLUSIVE MODE');
+$node->safe_psql('postgres', 'INSERT INTO input_t VALUES (3)');
+ok(wait_for_sql($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'Lock'), 'a batch waits for a lock');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+ok(wait_for_sql($node, "SELECT failures, pid = $pid FROM stream.queries WHERE name = 'q'", '1|t'), 'a cancelled batch is a failure, the worker stays');
+$locker->query_safe('COMMIT');
+$locker->quit;
+ok(wait_for_sql($node, "SELECT count(*) FROM q_out", '4'), 'and the batch comes again');
+
 # ticks
 create_query($node, 'ticking', 'SELECT v FROM input', "trigger => stream.processing_time('1 hour')");
 $node->safe_psql('postgres', "CALL stream.process_all_available('ticking')");
 $node->safe_psql('postgres', 'INSERT INTO input_t VALUES (4)');
 $node->safe_psql('postgres', 'SELECT pg_sleep(0.3)');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM ticking_out'), '3', 'a ticking query waits for its tick');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ticking_out'), '4', 'a ticking query waits for its tick');
 $node->safe_psql('postgres', "CALL stream.process_all_available('ticking')");
-is($node->safe_psql('postgres', 'SELECT count(*) FROM ticking_out'), '4', 'process_all_available fires it');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM ticking_out'), '5', 'process_all_available fires it');
 $node->safe_psql('postgres', "SELECT stream.drop_query('ticking')");
 
 # finite triggers
 create_query($node, 'finite', 'SELECT v FROM input', q{trigger => stream.available_now(), options => '{"max_rows_per_batch": 1}'});
 is($node->safe_psql('postgres', "SELECT stream.await_termination('finite', '20 seconds')"), 't', 'available_now ends by itself');
 is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM stream.queries WHERE name = 'finite'"), 'finished|t', 'status finished');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '4', 'after all rows');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '5', 'after all rows');
 $node->safe_psql('postgres', "INSERT INTO input_t VALUES (5); SELECT stream.start_query('finite')");
 is($node->safe_psql('postgres', "SELECT stream.await_termination('finite', '20 seconds')"), 't', 'started again, it ends again');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '5', 'started again, a finished query reads what is new');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM finite_out'), '6', 'started again, a finished query reads what is new');
 
 create_query($node, 'slowly', 'SELECT v, pg_sleep(0.3) IS NULL AS s FROM input', 'trigger => stream.once()');
 is($node->safe_psql('postgres', "SELECT stream.await_any_termination('20 seconds')"), 'slowly', 'await_any_termination names the one that ends');
@@ -118,7 +130,7 @@ for my $mode ('fast', 'immediate')
 	$node->safe_psql('postgres', "CALL stream.process_all_available('q')");
 	ok(wait_for_sql($node, "SELECT failures, error IS NULL FROM stream.queries WHERE name = 'q'", '0|t'), 'without a trace');
 }
-is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM q_out'), '5|15', 'each row once');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM q_out'), '6|18', 'each row once');
 
 # stop from within, and what a prepared transaction may not do
 my ($rc, undef, $prepared) = $node->psql('postgres', "BEGIN; SELECT stream.stop_query('q'); PREPARE TRANSACTION 'p'");

@@ -89,6 +89,9 @@ sleep 2;
 @lines = grep { /FATAL/ && !/administrator command/ } split /\n/, slurp_file($node->logfile, $log);
 is(scalar(@lines), 0, 'nor tries to');
 
+$node->safe_psql('postgres', 'ALTER DATABASE f ALLOW_CONNECTIONS true');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, 'f'), 'opened again, its queries run again');
+
 # COMMIT PREPARED
 $node->append_conf('postgresql.conf', 'max_prepared_transactions = 5');
 $node->restart;
