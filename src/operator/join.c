@@ -135,7 +135,7 @@ join_release(void *arg, StateEntry *entry)
 	entry->value = NULL;
 }
 
-static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release};
+static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release, true};
 
 /* ---- the index by join key ---- */
 

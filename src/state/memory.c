@@ -557,7 +557,7 @@ memory_committed(StateStore *base)
 			entry_free(store, entry);
 	}
 	store->ndirty = 0;
-	if (store->released > Max(store->rows, 10000))
+	if (store->released > Max(store->rows, 10000) && !store->base.schema.value_ops->linked)
 		memory_repack(store);
 }
 

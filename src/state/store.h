@@ -41,6 +41,7 @@ typedef struct StateValueOps
 	void (*serialize)(void *operator_private, StateEntry *entry, StringInfo out);
 	void (*deserialize)(void *operator_private, StateEntry *entry, const char *bytes, Size len, MemoryContext context);
 	void (*release)(void *operator_private, StateEntry *entry); /* free the live value */
+	bool linked; /* live values are pointed to from elsewhere: the provider may not pack them away between batches */
 } StateValueOps;
 
 typedef struct StateSchema
