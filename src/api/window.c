@@ -9,6 +9,7 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "operator/transform.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rangetypes.h"
@@ -265,31 +266,36 @@ stream_tumble_local(PG_FUNCTION_ARGS)
 	return window_make(TSTZRANGEOID, start, end);
 }
 
-static void
-outside_query(const char *function)
+static const BatchInfo *
+handlers_batch(const char *function)
 {
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s has a value only inside a streaming query", function),
-					errhint("Use it in the SELECT given to stream.create_query.")));
+	Transform *op = transform_running();
+
+	if (op == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s has a value only inside a streaming query", function),
+						errhint("Use it in the SELECT given to stream.create_query, or in a handler of a processor.")));
+	return op->base.batch;
 }
 
-/* plan/ replaces these three by parameters of the batch; being called means there is no batch. */
+/* plan/ replaces these three by parameters of the batch; being called means that a handler of a processor asks, or that there is no batch. */
 Datum
 stream_current_watermark(PG_FUNCTION_ARGS)
 {
-	outside_query("stream.current_watermark()");
-	PG_RETURN_NULL();
+	const BatchInfo *batch = handlers_batch("stream.current_watermark()");
+
+	if (batch->evict_watermark == DT_NOBEGIN)
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(batch->evict_watermark);
 }
 
 Datum
 stream_batch_id(PG_FUNCTION_ARGS)
 {
-	outside_query("stream.batch_id()");
-	PG_RETURN_NULL();
+	PG_RETURN_INT64(handlers_batch("stream.batch_id()")->batch_id);
 }
 
 Datum
 stream_batch_time(PG_FUNCTION_ARGS)
 {
-	outside_query("stream.batch_time()");
-	PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(handlers_batch("stream.batch_time()")->batch_time);
 }

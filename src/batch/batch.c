@@ -33,6 +33,25 @@ position_get(Jsonb *positions, const char *source)
 	return jsonb_get_object(positions, source);
 }
 
+/* When timers or expired state ask for a batch by the clock. */
+static TimestampTz
+operators_next_due(QueryRuntime *rt)
+{
+	TimestampTz due = DT_NOEND;
+	ListCell *lc;
+
+	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
+		return DT_NOEND;
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		if (op->ops->next_due)
+			due = Min(due, op->ops->next_due(op));
+	}
+	return due;
+}
+
 static bool
 no_data_batch_due(QueryRuntime *rt)
 {
@@ -40,6 +59,8 @@ no_data_batch_due(QueryRuntime *rt)
 
 	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
 		return false;
+	if (operators_next_due(rt) <= clock_now())
+		return true;
 	foreach (lc, rt->operators)
 	{
 		Operator *op = lfirst(lc);
@@ -171,7 +192,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	entry->offsets = json_result(&ends);
 	entry->watermark = rt->last_commit.next_watermark;
 	entry->late_watermark = rt->last_offsets.watermark;
-	entry->batch_time = clock_now();
+	entry->batch_time = Max(clock_now(), rt->last_offsets.batch_time); /* the clock may step back; a query's time does not */
 	entry->conf = json_result(&conf);
 	return true;
 }
@@ -579,7 +600,7 @@ batch_is_due(QueryRuntime *rt)
 TimestampTz
 batch_next_due(QueryRuntime *rt)
 {
-	return rt->due_at != 0 ? rt->due_at : DT_NOEND;
+	return Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, operators_next_due(rt));
 }
 
 void

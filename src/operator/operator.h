@@ -69,6 +69,8 @@ struct OperatorOps
 	void (*forget)(Operator *op, int64 last_batch);					/* after an abort */
 	/* Would a batch without data do something at this watermark? (batch.evict → next) */
 	bool (*wants_batch)(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);
+	/* When, by the clock, it has something to do without data (timers, TTL); DT_NOEND: never. May be NULL. */
+	TimestampTz (*next_due)(Operator *op);
 	bool (*fold_due)(Operator *op);
 	void (*close)(Operator *op);
 	/* Refuses (0A000) what the operator could not keep or call; when the query is made. May be NULL. */
@@ -181,5 +183,22 @@ typedef struct JoinSpec
 } JoinSpec;
 
 extern const OperatorOps join_operator;
+
+/* ---- transform.c: transform_with_state: the user's functions over state of their own ---- */
+
+/*
+ * Input columns: the key, the row (both of the types the handlers take), then the event-time column.
+ * Output columns: what the handlers return, then the key.
+ */
+typedef struct TransformSpec
+{
+	OperatorSpec base;
+	struct Processor *processor;
+	Oid eq_operator; /* of the key */
+	Oid collation;
+	int event_time; /* 1-based input column, timestamptz: rows at or behind the watermark are late (NULL too). 0: nothing is late */
+} TransformSpec;
+
+extern const OperatorOps transform_operator;
 
 #endif

@@ -144,8 +144,10 @@ check_operator_functions(Compile *c, Query *query)
 		ereport(ERROR, (errcode(REFUSE), errmsg("session windows are not supported yet"),
 						errdetail("A session needs another GROUP BY key beside it."),
 						errhint("Use stream.tumble or stream.hop."), check_position(c, session.location)));
-	if (query_tree_walker(query, operator_function_walker, &transform, QTW_IGNORE_RT_SUBQUERIES))
-		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is not supported yet"), check_position(c, transform.location)));
+	if (query_tree_walker(query, operator_function_walker, &transform, QTW_IGNORE_RANGE_TABLE))
+		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is supported only in FROM"),
+						errhint("Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …)."),
+						check_position(c, transform.location)));
 }
 
 /* ---- joins ---- */
@@ -326,6 +328,9 @@ static void
 check_level(Compile *c, Query *query, bool below_aggregate)
 {
 	check_sublinks(c, query);
+	if (query_transforms(query) && !query_streams(query))
+		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state needs a stream before it in FROM"),
+						errhint("Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …).")));
 	if (!query_streams(query))
 		return;
 	check_clauses(c, query);

@@ -40,6 +40,8 @@ cut_query(Compile *c, Level *level)
 			cut_query(c, &below);
 		}
 	}
+	if (query_transforms(level->query))
+		cut_transform(c, level);
 	if (query_aggregates(level->query))
 		cut_aggregate(c, level);
 	if (level->query->distinctClause)

@@ -237,8 +237,8 @@ cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool column
 
 /* ---- the operator's output ---- */
 
-static RangeTblEntry *
-output_relation(OperatorSpec *spec)
+RangeTblEntry *
+cut_output_relation(OperatorSpec *spec)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 
@@ -266,7 +266,7 @@ cut_read_output(Query *query, OperatorSpec *spec, Node *qual)
 	RangeTblRef *ref = makeNode(RangeTblRef);
 
 	ref->rtindex = 1;
-	query->rtable = list_make1(output_relation(spec));
+	query->rtable = list_make1(cut_output_relation(spec));
 	query->jointree = makeFromExpr(list_make1(ref), qual);
 	query->hasTargetSRFs = expression_returns_set((Node *) query->targetList);
 	query->setOperations = NULL;

@@ -141,16 +141,42 @@ value_text(JsonbValue *value)
 	return out.len > 0 ? out.data : "none";
 }
 
+/* Members of an operator that decide whether state fits; which processor it is does not. New variables start empty. */
+static bool
+member_fits(JsonbContainer *saved, JsonbContainer *now, const char *name)
+{
+	JsonbValue *a = member(saved, name), *b = member(now, name);
+
+	if (a == NULL || b == NULL)
+		return a == b;
+	if (strcmp(name, "variables") == 0)
+		return covers(a->val.binary.data, b->val.binary.data);
+	return same_value(a, b);
+}
+
+static bool
+operator_fits(JsonbValue *saved, JsonbValue *now)
+{
+	static const char *const members[] = {"operator", "keys", "time_mode", "variables"};
+
+	if (!member(saved->val.binary.data, "processor"))
+		return same_value(saved, now);
+	for (int m = 0; m < lengthof(members); m++)
+		if (!member_fits(saved->val.binary.data, now->val.binary.data, members[m]))
+			return false;
+	return true;
+}
+
 static void
 write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
 {
-	static const char *const members[] = {"operator", "keys", "aggregates", "watermark", "within"};
+	static const char *const members[] = {"operator", "keys", "aggregates", "watermark", "within", "time_mode", "variables"};
 
 	for (int m = 0; m < lengthof(members); m++)
 	{
 		JsonbValue *a = member(saved, members[m]), *b = member(now, members[m]);
 
-		if ((a == NULL && b == NULL) || (a && b && same_value(a, b)))
+		if (member_fits(saved, now, members[m]))
 			continue;
 		appendStringInfo(out, "%sstateful operator %d has other %s: saved %s; new %s", out->len > 0 ? ". " : "", i, members[m], value_text(a), value_text(b));
 		return;
@@ -175,7 +201,7 @@ plan_signature_difference(Jsonb *saved, Jsonb *now)
 	{
 		JsonbValue *a = getIthJsonbValueFromContainer(&saved->root, i), *b = getIthJsonbValueFromContainer(&now->root, i);
 
-		if (!same_value(a, b))
+		if (!operator_fits(a, b))
 			write_operator_difference(&out, i, a->val.binary.data, b->val.binary.data);
 	}
 	if (n != m)

@@ -5,6 +5,7 @@
 
 #include "commands/explain.h"
 #include "executor/executor.h"
+#include "metadata/processor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "sink/sink.h"
@@ -86,12 +87,34 @@ describe_aggregate(AggregateSpec *spec)
 }
 
 static List *
+describe_transform(TransformSpec *spec)
+{
+	List *lines = list_make1(psprintf("Operator %d: %s (processor %s)", spec->base.id, spec->base.ops->name, spec->processor->name));
+	ListCell *lc;
+
+	foreach (lc, spec->processor->variables)
+	{
+		ProcessorVariable *variable = lfirst(lc);
+
+		lines = lappend(lines, psprintf("  State %s: %s of %s%s%s", variable->name, variable_kind_name(variable->kind), format_type_be(variable->type),
+										variable->ttl < 0 ? "" : ", forgotten after ", variable->ttl < 0 ? "" : interval_text(variable->ttl)));
+	}
+	if (spec->processor->handle_timer)
+		lines = lappend(lines, psprintf("  Timers: fire when %s has reached them", spec->event_time > 0 ? "the watermark" : "the clock"));
+	if (spec->event_time > 0)
+		lines = lappend(lines, "  Rows behind the watermark are dropped and counted");
+	return lines;
+}
+
+static List *
 describe_operator(OperatorSpec *spec)
 {
 	if (spec->ops == &aggregate_operator)
 		return describe_aggregate((AggregateSpec *) spec);
 	if (spec->ops == &dedup_operator)
 		return describe_dedup((DedupSpec *) spec);
+	if (spec->ops == &transform_operator)
+		return describe_transform((TransformSpec *) spec);
 	return list_make1(psprintf("Operator %d: %s", spec->id, spec->ops->name));
 }
 

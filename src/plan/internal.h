@@ -121,6 +121,7 @@ extern Query *cut_make_input(Compile *c, Level *level, List *columns);
 extern Query *cut_wrap_input(Query *input, bool fenced);
 extern List *cut_closing_keys(Compile *c, List *keys, Lineage *lineages);
 extern Expr *cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool columns);
+extern RangeTblEntry *cut_output_relation(OperatorSpec *spec);
 extern void cut_read_output(Query *query, OperatorSpec *spec, Node *qual);
 extern void cut_select_output(Query *query);
 extern void cut_add_operator(Compile *c, OperatorSpec *spec, Query *stage, OperatorOutput *output);
@@ -130,6 +131,10 @@ extern void cut_check_final_rows(Compile *c, Query *stage, const char *what);
 extern void cut_aggregate(Compile *c, Level *level);
 extern void cut_distinct(Compile *c, Level *level);
 extern void cut_limit(Compile *c, Level *level);
+
+/* ---- transform.c ---- */
+extern bool query_transforms(Query *query); /* transform_with_state in FROM */
+extern void cut_transform(Compile *c, Level *level);
 
 /* ---- lineage.c ---- */
 extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
@@ -144,6 +149,7 @@ extern void shape_build(Compile *c, Level *final);
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);
 extern Jsonb *signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys);
 extern Jsonb *signature_of_limit(LimitSpec *spec);
+extern Jsonb *signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys);
 extern char *signature_expression(Compile *c, Level *level, Node *expr);
 extern Jsonb *signature_combine(List *operators);
 

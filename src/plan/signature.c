@@ -6,6 +6,7 @@
 #include "plan/internal.h"
 
 #include "lib/stringinfo.h"
+#include "metadata/processor.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
@@ -256,6 +257,39 @@ signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys
 		appendStringInfoChar(&out, '}');
 	}
 	appendStringInfoString(&out, "]}");
+	AtEOXact_GUC(true, guc_level);
+	return jsonb_of_text(out.data);
+}
+
+/* Which processor it is may change, and so may its code and its TTLs; what it keeps under which key may not. */
+Jsonb *
+signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys)
+{
+	int guc_level = pin_settings();
+	StringInfoData out;
+	ListCell *lc;
+
+	initStringInfo(&out);
+	appendStringInfoChar(&out, '{');
+	write_member(&out, "operator", spec->base.ops->name);
+	appendStringInfoString(&out, ", ");
+	write_member(&out, "processor", spec->processor->name);
+	appendStringInfoString(&out, ", ");
+	write_member(&out, "time_mode", time_mode_name(spec->processor->time_mode));
+	write_keys(&out, c, level, keys);
+	appendStringInfoString(&out, ", \"variables\": {");
+	foreach (lc, spec->processor->variables)
+	{
+		ProcessorVariable *variable = lfirst(lc);
+		char *type = format_type_with_typemod(variable->type, variable->typmod);
+
+		if (variable->kind == VARIABLE_MAP)
+			type = psprintf("%s to %s", format_type_with_typemod(variable->key_type, variable->key_typmod), type);
+		if (foreach_current_index(lc) > 0)
+			appendStringInfoString(&out, ", ");
+		write_member(&out, variable->name, psprintf("%s of %s", variable_kind_name(variable->kind), type));
+	}
+	appendStringInfoString(&out, "}}");
 	AtEOXact_GUC(true, guc_level);
 	return jsonb_of_text(out.data);
 }
