@@ -1,7 +1,8 @@
 /*
- * latency.c: from producing a message to seeing its row. Sends numbered messages at a steady rate and asks the database, over and over,
- * what the highest number visible is; a message's latency ends when an answer covers it.
- * bench_latency SERVERS TOPIC RATE SECONDS CONNINFO QUERY prints milliseconds: p50 p99 p99.9 max. The topic has one partition, so order holds.
+ * latency.c: from producing a message to seeing its row. Sends numbered messages at a steady rate over a topic's partitions and asks the
+ * database, over and over, for the highest number visible of each; a message's latency ends when an answer covers it.
+ * bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY prints milliseconds: p50 p99 p99.9 max. Message n goes to partition
+ * n % PARTITIONS; QUERY gives numbers, at least the highest of each partition.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <librdkafka/rdkafka.h>
 
 #define WARM_UP 0.2	 /* share of the messages that do not count */
+#define STORES 96
 #define GIVE_UP 30.0 /* seconds after the last message */
 
 static double
@@ -38,7 +40,8 @@ open_producer(const char *servers)
 	rd_kafka_t *producer;
 
 	if (rd_kafka_conf_set(conf, "bootstrap.servers", servers, error, sizeof(error)) ||
-		rd_kafka_conf_set(conf, "linger.ms", "0", error, sizeof(error)) || rd_kafka_conf_set(conf, "log_level", "3", error, sizeof(error)))
+		rd_kafka_conf_set(conf, "linger.ms", "0", error, sizeof(error)) ||
+		rd_kafka_conf_set(conf, "log_level", "3", error, sizeof(error)))
 		die("settings", error);
 	producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof(error));
 	if (!producer)
@@ -47,7 +50,7 @@ open_producer(const char *servers)
 }
 
 static void
-send_message(rd_kafka_t *producer, const char *topic, long number)
+send_message(rd_kafka_t *producer, const char *topic, int partition, long number)
 {
 	char value[256];
 	struct timespec t;
@@ -57,25 +60,34 @@ send_message(rd_kafka_t *producer, const char *topic, long number)
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &tm));
-	len = snprintf(value, sizeof(value), "{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}", number % 100,
+	len = snprintf(value, sizeof(value), "{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}", number % STORES,
 				   number % 1000, stamp, t.tv_nsec / 1000, number);
-	if (rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(0), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+	if (rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
 						  RD_KAFKA_V_VALUE(value, len), RD_KAFKA_V_END))
 		die("produce", rd_kafka_err2str(rd_kafka_last_error()));
 	rd_kafka_poll(producer, 0);
 }
 
+/* Ends the latencies of what has become visible; returns how many messages that were. */
 static long
-highest_visible(PGconn *connection)
+look(PGconn *connection, int partitions, long *visible, const double *sent, double *latency)
 {
 	PGresult *result = PQexecPrepared(connection, "visible", 0, NULL, NULL, NULL, 0);
-	long highest;
+	double seen = now();
+	long count = 0;
 
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		die("query", PQerrorMessage(connection));
-	highest = PQgetisnull(result, 0, 0) ? -1 : atol(PQgetvalue(result, 0, 0));
+	for (int i = 0; i < PQntuples(result); i++)
+	{
+		long highest = PQgetisnull(result, i, 0) ? -1 : atol(PQgetvalue(result, i, 0));
+		int partition = highest < 0 ? 0 : (int) (highest % partitions);
+
+		for (; visible[partition] <= highest; visible[partition] += partitions, count++)
+			latency[visible[partition]] = seen - sent[visible[partition]];
+	}
 	PQclear(result);
-	return highest;
+	return count;
 }
 
 static int
@@ -93,37 +105,38 @@ main(int argc, char **argv)
 	PGresult *prepared;
 	rd_kafka_t *producer;
 	double rate, begin, *sent, *latency;
-	long count, produced = 0, visible = -1, skipped;
+	long count, produced = 0, covered = 0, skipped, *visible;
+	int partitions;
 
-	if (argc != 7)
-		die("usage", "bench_latency SERVERS TOPIC RATE SECONDS CONNINFO QUERY");
-	rate = atof(argv[3]);
-	count = (long) (rate * atof(argv[4]));
+	if (argc != 8 || (partitions = atoi(argv[3])) < 1)
+		die("usage", "bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY");
+	rate = atof(argv[4]);
+	count = (long) (rate * atof(argv[5]));
 	sent = malloc(sizeof(double) * count);
 	latency = malloc(sizeof(double) * count);
-	connection = PQconnectdb(argv[5]);
+	visible = malloc(sizeof(long) * partitions); /* the next one to become visible, by partition */
+	for (int i = 0; i < partitions; i++)
+		visible[i] = i;
+	connection = PQconnectdb(argv[6]);
 	if (PQstatus(connection) != CONNECTION_OK)
 		die("connect", PQerrorMessage(connection));
-	prepared = PQprepare(connection, "visible", argv[6], 0, NULL);
+	prepared = PQprepare(connection, "visible", argv[7], 0, NULL);
 	if (PQresultStatus(prepared) != PGRES_COMMAND_OK)
 		die("query", PQerrorMessage(connection));
 	PQclear(prepared);
 	producer = open_producer(argv[1]);
 
 	begin = now();
-	while (visible < count - 1)
+	while (covered < count)
 	{
 		struct timespec pause = {0, 300000};
-		long highest;
 
 		for (; produced < count && now() >= begin + produced / rate; produced++)
 		{
 			sent[produced] = now();
-			send_message(producer, argv[2], produced);
+			send_message(producer, argv[2], (int) (produced % partitions), produced);
 		}
-		highest = highest_visible(connection);
-		for (; visible < highest && visible < count - 1; visible++)
-			latency[visible + 1] = now() - sent[visible + 1];
+		covered += look(connection, partitions, visible, sent, latency);
 		if (now() > begin + count / rate + GIVE_UP)
 			die("gave up", "not all messages became visible");
 		nanosleep(&pause, NULL);
