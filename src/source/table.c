@@ -225,18 +225,25 @@ table_latest(SourceReader *base)
 	return position_make(reader, horizon_now(), NULL, NULL);
 }
 
-/* Rows of the pieces, counted up to `most`; *last: stamp of the last one counted. */
+/* Rows of the pieces, counted until a limit is reached (one row at least); *last: stamp of the last one counted, *full: there was a limit to stop at. */
 static int64
-pieces_count(TableReader *reader, List *pieces, int64 most, Stamp *last)
+pieces_count(TableReader *reader, List *pieces, const ReadLimit *limit, Stamp *last, bool *full)
 {
-	TableScan *scan = table_scan_begin(reader, pieces, NULL, true);
-	int64 n = 0;
+	TableScan *scan = table_scan_begin(reader, pieces, NULL, limit->max_bytes > 0 ? TABLE_SIZES : TABLE_STAMPS);
+	int64 n = 0, total = 0, bytes;
 	Stamp stamp;
 
-	while (n < most && table_scan_stamp(scan, &stamp))
+	*full = false;
+	while (!*full && table_scan_stamp(scan, &stamp, &bytes))
 	{
-		*last = stamp;
-		n++;
+		total += bytes;
+		if (n > 0 && limit->max_bytes > 0 && total > limit->max_bytes)
+			*full = true;
+		else
+		{
+			*last = stamp;
+			*full = ++n == limit->max_rows;
+		}
 	}
 	table_scan_end(scan);
 	return n;
@@ -245,9 +252,21 @@ pieces_count(TableReader *reader, List *pieces, int64 most, Stamp *last)
 static bool
 pieces_have_rows(TableReader *reader, List *pieces)
 {
-	Stamp ignored;
+	ReadLimit one = {.max_rows = 1};
+	Stamp last;
+	bool full;
 
-	return pieces_count(reader, pieces, 1, &ignored) > 0;
+	return pieces_count(reader, pieces, &one, &last, &full) > 0;
+}
+
+static int64
+rows_waiting(TableReader *reader, List *pieces, int64 enough)
+{
+	ReadLimit limit = {.max_rows = enough};
+	Stamp last;
+	bool full;
+
+	return pieces_count(reader, pieces, &limit, &last, &full);
 }
 
 /* A new query reads everything: rows of a restored dump may carry transaction ids this cluster has not reached, and would never become visible. */
@@ -265,9 +284,9 @@ stamps_check_past(TableReader *reader)
 						errhint("As its owner: SELECT stream.prepare_table(%s);", quote_literal_cstr(table_full_name(base_relid(&reader->base))))));
 }
 
-/* With a limit: the next `limit` rows of the first piece that has any. */
+/* With a limit: the next rows of the first piece that has any. */
 static void
-advance_within_limit(TableReader *reader, TablePosition start, Horizon *now, int64 limit, SourceAdvance *result)
+advance_within_limit(TableReader *reader, TablePosition start, Horizon *now, const ReadLimit *limit, SourceAdvance *result)
 {
 	TablePosition end = {now, NULL, {0, 0}};
 	List *pieces = position_pieces(start, end);
@@ -278,12 +297,13 @@ advance_within_limit(TableReader *reader, TablePosition start, Horizon *now, int
 		TablePiece *piece = lfirst(lc);
 		List *rest = list_copy_tail(pieces, foreach_current_index(lc) + 1);
 		Stamp last;
-		int64 n = pieces_count(reader, list_make1(piece), limit, &last);
+		bool full;
+		int64 n = pieces_count(reader, list_make1(piece), limit, &last, &full);
 
 		if (n == 0)
 			continue;
 		result->rows = n;
-		if (n == limit)
+		if (full)
 		{
 			TablePiece behind = *piece;
 
@@ -309,15 +329,14 @@ table_advance(SourceReader *base, Position *from, Position *ceiling, const ReadL
 	TablePosition start = position_read(reader, from);
 	Horizon *now = ceiling ? position_read(reader, ceiling).read : horizon_now();
 	TablePosition end = {now, NULL, {0, 0}};
-	Stamp ignored;
 
 	reader_check_prepared(reader);
 	if (from == NULL)
 		stamps_check_past(reader);
 	if (limit && limit->min_rows > 0)
-		result.rows_waiting = pieces_count(reader, position_pieces(start, end), limit->min_rows, &ignored);
-	if (limit && limit->max_rows > 0)
-		advance_within_limit(reader, start, now, limit->max_rows, &result);
+		result.rows_waiting = rows_waiting(reader, position_pieces(start, end), limit->min_rows);
+	if (limit && (limit->max_rows > 0 || limit->max_bytes > 0))
+		advance_within_limit(reader, start, now, limit, &result);
 	else if (pieces_have_rows(reader, position_pieces(start, end)))
 		result.end = position_make(reader, now, NULL, NULL);
 	return result;
@@ -337,7 +356,7 @@ table_source_scan_begin(SourceScan *scan)
 		return;
 	}
 	reader_check_prepared(reader);
-	scan->state = table_scan_begin(reader, position_pieces(position_read(reader, scan->from), position_read(reader, scan->to)), scan->needed, false);
+	scan->state = table_scan_begin(reader, position_pieces(position_read(reader, scan->from), position_read(reader, scan->to)), scan->needed, TABLE_COLUMNS);
 }
 
 static bool

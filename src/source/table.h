@@ -79,11 +79,18 @@ extern List *position_pieces(TablePosition from, TablePosition to);
 /* ---- table_scan.c ---- */
 typedef struct TableScan TableScan;
 
-/* What a scan delivers: columns of the source (needed: attribute numbers, NULL: all), or the stamps alone. */
-extern TableScan *table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, bool stamps_only);
+/* What a scan delivers. */
+typedef enum TableContent
+{
+	TABLE_COLUMNS, /* of the source; needed: attribute numbers, NULL: all */
+	TABLE_STAMPS,
+	TABLE_SIZES	   /* stamps and the row's bytes */
+} TableContent;
+
+extern TableScan *table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, TableContent content);
 extern TableScan *table_scan_begin_all(TableReader *reader, Bitmapset *needed); /* all rows there are now, in no order */
 extern bool table_scan_row(TableScan *scan, TupleTableSlot *slot);				/* values of the needed columns, in attribute order; NULL elsewhere */
-extern bool table_scan_stamp(TableScan *scan, Stamp *stamp);
+extern bool table_scan_stamp(TableScan *scan, Stamp *stamp, int64 *bytes);
 extern void table_scan_rewind(TableScan *scan);
 extern void table_scan_end(TableScan *scan);
 extern void table_reader_watch(TableReader *reader); /* plans are dropped when a relation changes */

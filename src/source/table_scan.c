@@ -59,7 +59,7 @@ typedef struct TablePlan
 {
 	StepKind kind;
 	bool hides;
-	bool stamps_only;
+	TableContent content;
 	Bitmapset *needed;
 	List *columns; /* int: source attribute of each output column */
 	char *sql;
@@ -73,7 +73,7 @@ struct TableScan
 	List *steps; /* Step */
 	int next;	 /* step to open next */
 	Bitmapset *needed;
-	bool stamps_only;
+	TableContent content;
 	TablePlan *plan;
 	QueryDesc *query; /* open statement */
 };
@@ -143,6 +143,19 @@ append_columns(StringInfo sql, TableReader *reader, List *columns)
 		appendStringInfoString(sql, "NULL");
 }
 
+/* The row's bytes as they are stored. */
+static void
+append_size(StringInfo sql, TableReader *reader, List *columns)
+{
+	ListCell *lc;
+
+	appendStringInfoString(sql, ", (0");
+	foreach (lc, columns)
+		appendStringInfo(sql, " OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(t.%s), 0)",
+						 quote_identifier(NameStr(TupleDescAttr(reader->base.def->desc, lfirst_int(lc) - 1)->attname)));
+	appendStringInfoString(sql, ")::pg_catalog.int8");
+}
+
 static char *
 plan_sql(TableReader *reader, TablePlan *plan)
 {
@@ -152,10 +165,12 @@ plan_sql(TableReader *reader, TablePlan *plan)
 
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "SELECT ");
-	if (plan->stamps_only)
-		appendStringInfoString(&sql, "t." STAMP_XID ", t." STAMP_SEQ);
-	else
+	if (plan->content == TABLE_COLUMNS)
 		append_columns(&sql, reader, plan->columns);
+	else
+		appendStringInfoString(&sql, "t." STAMP_XID ", t." STAMP_SEQ);
+	if (plan->content == TABLE_SIZES)
+		append_size(&sql, reader, plan->columns);
 	appendStringInfo(&sql, " FROM %s%s t", only, table_full_name(relid));
 	if (plan->kind == STEP_ALL)
 		return sql.data;
@@ -177,7 +192,7 @@ plan_check_types(TableReader *reader, TablePlan *plan, List *targets)
 {
 	ListCell *lc, *lc2;
 
-	if (plan->stamps_only || plan->columns == NIL)
+	if (plan->content != TABLE_COLUMNS || plan->columns == NIL)
 		return;
 	forboth(lc, targets, lc2, plan->columns)
 	{
@@ -224,7 +239,7 @@ plan_make(TableReader *reader, TablePlan *plan)
 }
 
 static TablePlan *
-plan_find(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitmapset *needed)
+plan_find(TableReader *reader, StepKind kind, bool hides, TableContent content, Bitmapset *needed)
 {
 	ListCell *lc;
 
@@ -232,7 +247,7 @@ plan_find(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitm
 	{
 		TablePlan *plan = lfirst(lc);
 
-		if (plan->kind == kind && plan->hides == hides && plan->stamps_only == stamps_only && bms_equal(plan->needed, needed))
+		if (plan->kind == kind && plan->hides == hides && plan->content == content && bms_equal(plan->needed, needed))
 			return plan;
 	}
 	return NULL;
@@ -249,10 +264,10 @@ plan_lock(TablePlan *plan)
 
 /* A plan whose relations are locked and unchanged. */
 static TablePlan *
-plan_get(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitmapset *needed)
+plan_get(TableReader *reader, StepKind kind, bool hides, TableContent content, Bitmapset *needed)
 {
 	MemoryContext old;
-	TablePlan *plan = plan_find(reader, kind, hides, stamps_only, needed);
+	TablePlan *plan = plan_find(reader, kind, hides, content, needed);
 
 	if (plan)
 		plan_lock(plan);
@@ -271,7 +286,7 @@ plan_get(TableReader *reader, StepKind kind, bool hides, bool stamps_only, Bitma
 	plan = palloc0(sizeof(TablePlan));
 	plan->kind = kind;
 	plan->hides = hides;
-	plan->stamps_only = stamps_only;
+	plan->content = content;
 	plan->needed = bms_copy(needed);
 	plan->columns = columns_needed(reader, needed);
 	plan_make(reader, plan);
@@ -414,7 +429,7 @@ step_params(Step *step)
 static void
 statement_open(TableScan *scan, Step *step)
 {
-	scan->plan = plan_get(scan->reader, step->kind, step->kind == STEP_RANGE && step->nxids > 0, scan->stamps_only, scan->needed);
+	scan->plan = plan_get(scan->reader, step->kind, step->kind == STEP_RANGE && step->nxids > 0, scan->content, scan->needed);
 	scan->query = CreateQueryDesc(scan->plan->planned, scan->plan->sql, GetActiveSnapshot(), InvalidSnapshot, None_Receiver, step_params(step), NULL, 0);
 	ExecutorStart(scan->query, 0);
 }
@@ -447,7 +462,7 @@ statement_next(TableScan *scan)
 /* ---- scans ---- */
 
 TableScan *
-table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, bool stamps_only)
+table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, TableContent content)
 {
 	TableScan *scan = palloc0(sizeof(TableScan));
 
@@ -455,14 +470,14 @@ table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, bool stam
 	scan->context = CurrentMemoryContext;
 	scan->steps = steps_of_pieces(pieces);
 	scan->needed = needed;
-	scan->stamps_only = stamps_only;
+	scan->content = content;
 	return scan;
 }
 
 TableScan *
 table_scan_begin_all(TableReader *reader, Bitmapset *needed)
 {
-	TableScan *scan = table_scan_begin(reader, NIL, needed, false);
+	TableScan *scan = table_scan_begin(reader, NIL, needed, TABLE_COLUMNS);
 
 	(void) step_add(&scan->steps, STEP_ALL);
 	return scan;
@@ -505,7 +520,7 @@ table_scan_row(TableScan *scan, TupleTableSlot *slot)
 }
 
 bool
-table_scan_stamp(TableScan *scan, Stamp *stamp)
+table_scan_stamp(TableScan *scan, Stamp *stamp, int64 *bytes)
 {
 	TupleTableSlot *row = scan_fetch(scan);
 
@@ -514,6 +529,7 @@ table_scan_stamp(TableScan *scan, Stamp *stamp)
 	slot_getallattrs(row);
 	stamp->xid = U64FromFullTransactionId(DatumGetFullTransactionId(row->tts_values[0]));
 	stamp->seq = DatumGetInt64(row->tts_values[1]);
+	*bytes = scan->content == TABLE_SIZES ? DatumGetInt64(row->tts_values[2]) : 0;
 	return true;
 }
 

@@ -98,6 +98,14 @@ INSERT INTO orders SELECT generate_series(30, 41);
 CALL stream.process_all_available('exact');
 SELECT batch_id, count(*) FROM exact_out GROUP BY 1 ORDER BY 1;
 
+-- Bytes: one row at least, however large.
+CREATE TABLE wide (t text);
+SELECT stream.create_source('wide_stream', 'table', options => '{"table": "wide"}');
+INSERT INTO wide SELECT repeat('x', n) FROM unnest(ARRAY[100, 100, 100, 900, 50, 50, 50, 50, 50, 50, 50, 50]) n;
+SELECT make('wide', 'SELECT length(t) AS n FROM wide_stream', stream.to_table('wide_out'), options => '{"max_bytes_per_batch": 350}');
+CALL stream.process_all_available('wide');
+SELECT batch_id, count(*), sum(n) FROM wide_out GROUP BY 1 ORDER BY 1;
+
 -- Partitions: rows by the parent or straight into one, of any partition made later; a row that moves is no new row.
 CREATE TABLE parts (id int, d date) PARTITION BY RANGE (d);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
@@ -216,6 +224,6 @@ SELECT * FROM few;
 
 \set VERBOSITY terse
 SET client_min_messages = warning;
-SELECT count(stream.drop_query(name)) FROM stream.query WHERE name IN ('q', 'self', 'split', 'exact', 'parts', 'part', 'secret', 'by_hand');
+SELECT count(stream.drop_query(name)) FROM stream.query WHERE name IN ('q', 'self', 'split', 'exact', 'wide', 'parts', 'part', 'secret', 'by_hand');
 DROP SCHEMA source_table CASCADE;
 DROP ROLE source_table_owner, source_table_reader;
