@@ -70,7 +70,9 @@ deps_require()
 	fi
 	echo "== Installing what is missing: $missing"
 	# shellcheck disable=SC2086
-	if ! deps_apt $missing; then
+	if deps_apt $missing; then
+		rm -f "$deps_log"
+	else
 		echo "apt could not install: $missing" >&2
 		grep -E '^E:' "$deps_log" >&2 || tail -5 "$deps_log" >&2
 		echo "Debian 12 has all of them; for PostgreSQL 15 on other releases add the repository at apt.postgresql.org." >&2
