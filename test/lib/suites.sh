@@ -102,7 +102,12 @@ suite_tap_files() # $1 directory
 }
 
 suite_tap() { suite_tap_files test/t; }
-suite_kafka() { suite_tap_files test/kafka; }
+
+suite_kafka()
+{
+	suite_one 'a Kafka broker is there' test/lib/kafka_broker.sh fetch     # once, before two tests want it at the same time
+	suite_tap_files test/kafka
+}
 
 suite_python() # $1 name, then the command: its last line says how many passed and failed
 {
