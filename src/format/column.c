@@ -124,8 +124,8 @@ init_populate(Column *column)
 	column->empty_row = HeapTupleGetDatum(heap_form_tuple(column->row_desc, &nothing, &is_null));
 	fmgr_info(F_JSON_POPULATE_RECORD, &column->populate);
 	fmgr_info_set_expr((Node *) makeFuncExpr(F_JSON_POPULATE_RECORD, RECORDOID,
-											 list_make1(makeNullConst(RECORDOID, -1, InvalidOid)), InvalidOid, InvalidOid,
-											 COERCE_EXPLICIT_CALL),
+											 list_make1(makeNullConst(RECORDOID, -1, InvalidOid)), InvalidOid,
+											 InvalidOid, COERCE_EXPLICIT_CALL),
 					   &column->populate);
 }
 

@@ -37,13 +37,13 @@ typedef struct Column
 	Oid base_type;	 /* below the domains */
 	bool needed;
 	bool not_null;
-	bool is_domain;	 /* its constraints see NULLs too */
-	bool is_json;	 /* json or jsonb below the domains: takes JSON as it stands */
-	bool is_instant; /* timestamp or timestamptz below the domains: numbers count timestamp_unit */
+	bool is_domain;	  /* its constraints see NULLs too */
+	bool is_json;	  /* json or jsonb below the domains: takes JSON as it stands */
+	bool is_instant;  /* timestamp or timestamptz below the domains: numbers count timestamp_unit */
 	bool by_populate; /* array or composite: filled as json_populate_record does */
-	bool trusted;	 /* input may fail in mid-course without leaving anything behind: no subtransaction */
-	int epoch_shift; /* timestamp_unit as a power of ten of microseconds; -1: none */
-	int max_bytes;	 /* COLUMN_TEXT: strings up to that many bytes fit whatever they hold */
+	bool trusted;	  /* input may fail in mid-course without leaving anything behind: no subtransaction */
+	int epoch_shift;  /* timestamp_unit as a power of ten of microseconds; -1: none */
+	int max_bytes;	  /* COLUMN_TEXT: strings up to that many bytes fit whatever they hold */
 	FmgrInfo input;
 	Oid ioparam;
 	FmgrInfo populate; /* by_populate: json_populate_record over a row of this one column */

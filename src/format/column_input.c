@@ -68,14 +68,15 @@ error_is_about_data(const Column *column, int sqlstate)
 	if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION)
 		return true;
 	if (type_is_a_name(column->base_type) &&
-		(ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_OBJECT) || sqlstate == ERRCODE_UNDEFINED_SCHEMA ||
+		(ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(ERRCODE_UNDEFINED_OBJECT) ||
+		 sqlstate == ERRCODE_UNDEFINED_SCHEMA ||
 		 sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED)) /* a name in another database */
 		return true;
 	switch (sqlstate)
 	{
 		case ERRCODE_NOT_NULL_VIOLATION: /* of a domain */
 		case ERRCODE_CHECK_VIOLATION:
-		case ERRCODE_SYNTAX_ERROR: /* what tsvector, ltree and others say of a text they cannot read */
+		case ERRCODE_SYNTAX_ERROR:			 /* what tsvector, ltree and others say of a text they cannot read */
 		case ERRCODE_PROGRAM_LIMIT_EXCEEDED: /* too long a string, too large an array */
 		case ERRCODE_STATEMENT_TOO_COMPLEX:	 /* nested deeper than the stack allows */
 			return true;
@@ -208,7 +209,7 @@ call_numeric(Column *column, char *text)
 bool
 column_number_fits_numeric(void *arg, const char *p, size_t len)
 {
-	Column any = {.trusted = true};
+	Column any = {.name = "", .trusted = true};
 	DecodeError ignored;
 	Datum value;
 
@@ -232,7 +233,8 @@ call_epoch_by_numeric(Column *column, char *text)
 static bool
 epoch_out_of_range(const Column *column, const char *p, size_t len, DecodeError *error)
 {
-	return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range: \"%.*s\"", (int) Min(len, 40), p);
+	return decode_fail(error, column, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "timestamp out of range: \"%.*s\"",
+					   (int) Min(len, 40), p);
 }
 
 bool
@@ -246,7 +248,8 @@ column_epoch(Column *column, const char *p, size_t len, Datum *value, DecodeErro
 
 	if (column->epoch_shift < 0)
 		return decode_fail(error, column, ERRCODE_INVALID_DATETIME_FORMAT,
-						   "a number in a column of type timestamp needs option timestamp_unit: \"%.*s\"", (int) Min(len, 40), p);
+						   "a number in a column of type timestamp needs option timestamp_unit: \"%.*s\"",
+						   (int) Min(len, 40), p);
 	if (!timestamp_read_epoch(p, len, column->epoch_shift, &instant))
 	{
 		if (!call_guarded(column, call_epoch_by_numeric, p, len, &us, error))

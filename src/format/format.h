@@ -20,20 +20,20 @@ typedef enum TimestampUnit
 /* Why a row could not be read. Lives until the next call of the decoder. */
 typedef struct DecodeError
 {
-	int sqlstate;		 /* 22P02 invalid text, 22021 bad encoding, 22003 out of range, 23502 not null, … */
-	const char *column;	 /* column it was about, or NULL: the document as a whole */
-	char message[256];	 /* names the column, too */
+	int sqlstate;		/* 22P02 invalid text, 22021 bad encoding, 22003 out of range, 23502 not null, … */
+	const char *column; /* column it was about, or NULL: the document as a whole */
+	char message[256];	/* names the column, too */
 } DecodeError;
 
 typedef struct DecoderConfig
 {
-	TupleDesc desc;				/* the source's columns */
-	const char **paths;			/* per attribute: dotted path inside the document; NULL: not filled by the decoder
+	TupleDesc desc;		/* the source's columns */
+	const char **paths; /* per attribute: dotted path inside the document; NULL: not filled by the decoder
 								 * (metadata columns, dropped columns) */
-	Bitmapset *needed;			/* attribute numbers whose values are wanted; the others are checked all the same, since a row
+	Bitmapset *needed;	/* attribute numbers whose values are wanted; the others are checked all the same, since a row
 								 * is bad or good for every query alike. NULL set means: all */
 	TimestampUnit timestamp_unit;
-	bool null_on_error;			/* on_bad_row 'null': unreadable fields become NULL; an unreadable document still fails */
+	bool null_on_error; /* on_bad_row 'null': unreadable fields become NULL; an unreadable document still fails */
 } DecoderConfig;
 
 typedef struct Decoder Decoder;

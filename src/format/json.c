@@ -73,9 +73,11 @@ add_path(JsonTree *tree, const char *column, const char *path)
 
 		rest = path_step(rest, step, &len);
 		if (len == 0)
-			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("path \"%s\" of column \"%s\" has an empty step", path, column),
-					errhint("Write the names of nested fields with single dots between them; \\. stands for a dot in a name."));
+			ereport(
+				ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("path \"%s\" of column \"%s\" has an empty step", path, column),
+				errhint(
+					"Write the names of nested fields with single dots between them; \\. stands for a dot in a name."));
 		if (++depth > JSON_MAX_PATH_DEPTH)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("path of column \"%s\" has more than %d steps", column, JSON_MAX_PATH_DEPTH));
@@ -117,10 +119,13 @@ report_fault(JsonDecoder *self, DecodeError *error)
 	unsigned char c = scan->where < scan->end ? (unsigned char) *scan->where : 0;
 
 	if (scan->fault == JSON_ENCODING)
-		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s: 0x%02x at byte %zu", json_fault_text(scan->fault), c, position);
+		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s: 0x%02x at byte %zu",
+						   json_fault_text(scan->fault), c, position);
 	if (scan->fault == JSON_UNEXPECTED && c > 0x20 && c < 0x7F)
-		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s \"%c\" at byte %zu", json_fault_text(scan->fault), c, position);
-	return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s, at byte %zu", json_fault_text(scan->fault), position);
+		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s \"%c\" at byte %zu",
+						   json_fault_text(scan->fault), c, position);
+	return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s, at byte %zu", json_fault_text(scan->fault),
+					   position);
 }
 
 static bool

@@ -192,7 +192,8 @@ scan_number(JsonScan *scan, const char *p, JsonToken *token)
 	token->len = p - start;
 	token->escaped = false;
 	/* Any number of this size fits numeric; about others it is asked. */
-	if ((token->len > 1000 || exponent > 1000) && scan->check_number && !scan->check_number(scan->arg, start, token->len))
+	if ((token->len > 1000 || exponent > 1000) && scan->check_number &&
+		!scan->check_number(scan->arg, start, token->len))
 		return fail(scan, start, JSON_RANGE);
 	return p;
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JSON_MAX_DEPTH 6400	  /* brackets open at once */
+#define JSON_MAX_DEPTH 6400	   /* brackets open at once */
 #define JSON_MAX_PATH_DEPTH 64 /* segments of a path: the scanner recurses along them only */
 
 typedef enum JsonKind
@@ -38,7 +38,7 @@ typedef struct JsonNode
 {
 	char *name;
 	size_t name_len;
-	uint64_t head; /* the first eight bytes of the name, zeros behind a shorter one */
+	uint64_t head;					   /* the first eight bytes of the name, zeros behind a shorter one */
 	int first_child, last_child, next; /* -1: none */
 	int nchildren;
 	int latest;	  /* child met last; a guess at what comes next is that child's `after` */

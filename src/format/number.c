@@ -123,7 +123,8 @@ number_read_float(const char *p, size_t len, float *out)
 		decimal.scale > 10 || decimal.scale < -10)
 		return false;
 	value = (float) decimal.mantissa;
-	value = decimal.scale >= 0 ? value / (float) power_of_ten[decimal.scale] : value * (float) power_of_ten[-decimal.scale];
+	value =
+		decimal.scale >= 0 ? value / (float) power_of_ten[decimal.scale] : value * (float) power_of_ten[-decimal.scale];
 	*out = decimal.negative && decimal.mantissa == 0 ? -0.0f : value;
 	return true;
 #else

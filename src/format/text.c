@@ -33,7 +33,8 @@ only_column(const DecoderConfig *config, const char *format, const char *type)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("format \"%s\" fills one column, but there are several", format),
 					errdetail("Both \"%s\" and \"%s\" would be filled from the message.",
-							  NameStr(TupleDescAttr(config->desc, found)->attname), NameStr(TupleDescAttr(config->desc, i)->attname)),
+							  NameStr(TupleDescAttr(config->desc, found)->attname),
+							  NameStr(TupleDescAttr(config->desc, i)->attname)),
 					errhint("Declare one column of type %s, besides the source's metadata columns.", type));
 		found = i;
 	}
@@ -53,7 +54,8 @@ open_whole(const DecoderConfig *config, const DecoderOps *ops, const char *type_
 	self->null_on_error = config->null_on_error;
 	column_init(&self->column, config, only_column(config, ops->name, type_name));
 	type = self->column.base_type;
-	if (ops == &raw_decoder ? self->column.type != BYTEAOID : type != TEXTOID && type != VARCHAROID && type != BPCHAROID)
+	if (ops == &raw_decoder ? self->column.type != BYTEAOID
+							: type != TEXTOID && type != VARCHAROID && type != BPCHAROID)
 		ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
 				errmsg("format \"%s\" cannot fill column \"%s\" of type %s", ops->name, self->column.name,
 					   format_type_be(self->column.type)),
@@ -82,7 +84,8 @@ text_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *
 
 	if (bad != NULL)
 		return decode_fail(error, NULL, ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-						   "invalid byte sequence for encoding \"UTF8\": 0x%02x at byte %zu", (unsigned char) *bad, (size_t) (bad - buf));
+						   "invalid byte sequence for encoding \"UTF8\": 0x%02x at byte %zu", (unsigned char) *bad,
+						   (size_t) (bad - buf));
 	/* A byte order mark says "UTF-8" and is no part of the text. */
 	if (len >= 3 && memcmp(buf, "\xEF\xBB\xBF", 3) == 0)
 	{
@@ -107,8 +110,8 @@ raw_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 	WholeDecoder *self = (WholeDecoder *) decoder;
 
 	isnull[self->column.index] = !self->column.needed;
-	values[self->column.index] =
-		self->column.needed ? PointerGetDatum(cstring_to_text_with_len(buf, len)) : (Datum) 0; /* bytea is laid out alike */
+	values[self->column.index] = self->column.needed ? PointerGetDatum(cstring_to_text_with_len(buf, len))
+													 : (Datum) 0; /* bytea is laid out alike */
 	return true;
 }
 

@@ -36,8 +36,8 @@ set_text(Datum *values, bool *nulls, int column, const char *text)
 }
 
 void
-dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, Jsonb *position, const char *raw, Size raw_len,
-				const char *error)
+dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, Jsonb *position, const char *raw,
+				Size raw_len, const char *error)
 {
 	Datum values[DEAD_LETTER_COLUMNS] = {0};
 	bool nulls[DEAD_LETTER_COLUMNS] = {0};

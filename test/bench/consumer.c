@@ -35,8 +35,21 @@ static rd_kafka_t *
 open_consumer(const char *servers)
 {
 	/* Only what a reader of big ranges would set: large fetches, no waiting for more. */
-	const char *settings[] = {"bootstrap.servers", servers, "group.id", "bench", "enable.auto.commit", "false", "fetch.wait.max.ms", "10",
-							  "queued.min.messages", "1000000", "queued.max.messages.kbytes", "262144", "log_level", "3", NULL};
+	const char *settings[] = {"bootstrap.servers",
+							  servers,
+							  "group.id",
+							  "bench",
+							  "enable.auto.commit",
+							  "false",
+							  "fetch.wait.max.ms",
+							  "10",
+							  "queued.min.messages",
+							  "1000000",
+							  "queued.max.messages.kbytes",
+							  "262144",
+							  "log_level",
+							  "3",
+							  NULL};
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 	char error[512];
 	rd_kafka_t *consumer;

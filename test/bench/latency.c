@@ -12,7 +12,7 @@
 #include <libpq-fe.h>
 #include <librdkafka/rdkafka.h>
 
-#define WARM_UP 0.2	 /* share of the messages that do not count */
+#define WARM_UP 0.2 /* share of the messages that do not count */
 #define STORES 96
 #define GIVE_UP 30.0 /* seconds after the last message */
 
@@ -60,10 +60,11 @@ send_message(rd_kafka_t *producer, const char *topic, int partition, long number
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &tm));
-	len = snprintf(value, sizeof(value), "{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}", number % STORES,
-				   number % 1000, stamp, t.tv_nsec / 1000, number);
-	if (rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-						  RD_KAFKA_V_VALUE(value, len), RD_KAFKA_V_END))
+	len = snprintf(value, sizeof(value),
+				   "{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}",
+				   number % STORES, number % 1000, stamp, t.tv_nsec / 1000, number);
+	if (rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+						  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(value, len), RD_KAFKA_V_END))
 		die("produce", rd_kafka_err2str(rd_kafka_last_error()));
 	rd_kafka_poll(producer, 0);
 }
@@ -145,8 +146,8 @@ main(int argc, char **argv)
 	qsort(latency + skipped, count - skipped, sizeof(double), by_value);
 	count -= skipped;
 	latency += skipped;
-	printf("%.2f %.2f %.2f %.2f\n", latency[count / 2] * 1e3, latency[count * 99 / 100] * 1e3, latency[count * 999 / 1000] * 1e3,
-		   latency[count - 1] * 1e3);
+	printf("%.2f %.2f %.2f %.2f\n", latency[count / 2] * 1e3, latency[count * 99 / 100] * 1e3,
+		   latency[count * 999 / 1000] * 1e3, latency[count - 1] * 1e3);
 	PQfinish(connection);
 	rd_kafka_flush(producer, 1000);
 	rd_kafka_destroy(producer);

@@ -79,7 +79,10 @@ slow_utf8(const unsigned char *p, size_t left, int *step)
 		code = code << 6 | (p[i] & 0x3F);
 	}
 	*step = more + 1;
-	return code >= (more == 1 ? 0x80u : more == 2 ? 0x800u : 0x10000u) && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+	return code >= (more == 1	? 0x80u
+					: more == 2 ? 0x800u
+								: 0x10000u) &&
+		   code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
 }
 
 static bool
@@ -266,7 +269,8 @@ check_number(const char *text, size_t len)
 		CHECK(integer == strtoll(copy, NULL, 10));
 	if (number_read_decimal(text, len, &decimal))
 	{
-		CHECK(fabs((double) decimal.mantissa / pow(10, decimal.scale) - strtod(copy, NULL)) <= fabs(strtod(copy, NULL)) * 1e-12);
+		CHECK(fabs((double) decimal.mantissa / pow(10, decimal.scale) - strtod(copy, NULL)) <=
+			  fabs(strtod(copy, NULL)) * 1e-12);
 		CHECK(decimal.digits <= 18 && decimal.scale >= 0);
 	}
 	for (int shift = 0; shift <= 6; shift += 3)
@@ -294,7 +298,8 @@ check_timestamp(const char *text, size_t len)
 		tm.tm_min = read.minute;
 		tm.tm_sec = read.second;
 		CHECK(timestamp_local(&read) == ((int64_t) timegm(&tm) - 946684800) * 1000000 + read.microsecond);
-		CHECK(tm.tm_mday == read.day && tm.tm_mon == read.month - 1); /* timegm would have moved a day that does not exist */
+		CHECK(tm.tm_mday == read.day &&
+			  tm.tm_mon == read.month - 1); /* timegm would have moved a day that does not exist */
 		CHECK(read.microsecond >= 0 && read.microsecond <= 1000000);
 		CHECK(read.zone > -16 * 3600 && read.zone < 16 * 3600);
 	}

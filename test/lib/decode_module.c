@@ -30,7 +30,8 @@ open_decoder(TupleDesc desc, const char *format, ArrayType *paths, const char *u
 	int count;
 
 	if (ops == NULL)
-		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no format \"%s\", only %s", format, format_names()));
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("no format \"%s\", only %s", format, format_names()));
 	config.paths = palloc0(sizeof(char *) * desc->natts);
 	for (int i = 0; i < desc->natts; i++)
 		if (!TupleDescAttr(desc, i)->attisdropped)
@@ -98,8 +99,8 @@ decode_ns(PG_FUNCTION_ARGS)
 {
 	Relation rel = table_open(PG_GETARG_OID(0), AccessShareLock);
 	TupleDesc desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-	Decoder *decoder = open_decoder(desc, text_to_cstring(PG_GETARG_TEXT_PP(1)), construct_empty_array(TEXTOID), "", false,
-									construct_empty_array(INT4OID));
+	Decoder *decoder = open_decoder(desc, text_to_cstring(PG_GETARG_TEXT_PP(1)), construct_empty_array(TEXTOID), "",
+									false, construct_empty_array(INT4OID));
 	int rounds = PG_GETARG_INT32(3), ndocs;
 	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "row", ALLOCSET_DEFAULT_SIZES), old;
 	Datum *docs, *values = palloc0(sizeof(Datum) * desc->natts);
@@ -122,5 +123,6 @@ decode_ns(PG_FUNCTION_ARGS)
 		}
 	MemoryContextSwitchTo(old);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
-	PG_RETURN_FLOAT8(((end.tv_sec - begin.tv_sec) * 1e9 + (end.tv_nsec - begin.tv_nsec)) / ((double) rounds * Max(ndocs, 1)));
+	PG_RETURN_FLOAT8(((end.tv_sec - begin.tv_sec) * 1e9 + (end.tv_nsec - begin.tv_nsec)) /
+					 ((double) rounds * Max(ndocs, 1)));
 }
