@@ -74,6 +74,7 @@ write_config() # $1 directory
 		log.cleaner.threads=1
 		log.cleaner.backoff.ms=500
 		log.initial.task.delay.ms=500
+		log.retention.ms=-1
 		log.retention.check.interval.ms=1000
 		log.segment.delete.delay.ms=100
 	END
