@@ -190,6 +190,11 @@ refuse_append(Cut *cut)
 		bare |= cut->lineages[i].kind != LINEAGE_NONE;
 	foreach (lc, cut->c->plan->sources)
 		bare |= list_length(cut->c->plan->sources) == 1 && ((SourceDef *) lfirst(lc))->watermark_delay < 0;
+	for (int i = 0; i < cut->spec->nkeys; i++)
+		if (cut->lineages[i].unbounded)
+			ereport(ERROR, (errcode(REFUSE), errmsg("an aggregate in append mode above a join needs a constant time range in the join's condition"),
+							errdetail("Rows of the join may be arbitrarily old, so no watermark says that a group is complete."),
+							errhint("Add a condition like b.ts BETWEEN a.ts AND a.ts + interval '1 day'."), check_position(cut->c, location)));
 	if (bare)
 		ereport(ERROR, (errcode(REFUSE), errmsg("an aggregate in append mode needs a watermark"),
 						errdetail("Without one no group is ever known to be complete."),

@@ -208,14 +208,9 @@ static void
 check_from(Compile *c, Query *query)
 {
 	check_joins(c, query, (Node *) query->jointree);
-	if (list_length(tree_streams_in_from(query)) > 1)
-	{
-		if (c->mode == OUTPUT_COMPLETE)
-			ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams is not supported in output mode complete"),
-							errhint("Use output mode append or update.")));
-		ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams is not supported yet"),
-						errhint("Join the stream with a table; another query can keep that table up to date.")));
-	}
+	if (list_length(tree_streams_in_from(query)) > 1 && c->mode == OUTPUT_COMPLETE)
+		ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams is not supported in output mode complete"),
+						errhint("Use output mode append or update.")));
 }
 
 /* ---- subqueries in expressions ---- */
@@ -236,8 +231,8 @@ refuse_sublink(SublinkContext *context, SubLink *sublink)
 						errdetail("That a row has no match is known only when the stream has ended."),
 						errhint("Use a LEFT JOIN with a time range and keep the rows without a match."), check_position(context->c, location)));
 	if (sublink->subLinkType == EXISTS_SUBLINK || sublink->subLinkType == ANY_SUBLINK)
-		ereport(ERROR, (errcode(REFUSE), errmsg("EXISTS and IN over a stream (semi-joins) are not supported yet"),
-						errhint("Test against a table; another query can keep that table up to date."), check_position(context->c, location)));
+		ereport(ERROR, (errcode(REFUSE), errmsg("EXISTS and IN over a stream are supported only as conditions of their own in WHERE, and with a plain subquery"),
+						errhint("Join them with AND, not OR; take GROUP BY, UNION and WITH out of the subquery."), check_position(context->c, location)));
 	ereport(ERROR, (errcode(REFUSE), errmsg("a subquery over a stream in an expression is not supported"),
 					errdetail("It would have to be computed anew over all rows of the stream for every row."),
 					errhint("Join with the subquery in FROM."), check_position(context->c, location)));

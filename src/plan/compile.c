@@ -40,6 +40,7 @@ cut_query(Compile *c, Level *level)
 			cut_query(c, &below);
 		}
 	}
+	cut_joins(c, level);
 	if (query_transforms(level->query))
 		cut_transform(c, level);
 	if (query_aggregates(level->query))

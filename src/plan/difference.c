@@ -170,7 +170,8 @@ operator_fits(JsonbValue *saved, JsonbValue *now)
 static void
 write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
 {
-	static const char *const members[] = {"operator", "keys", "aggregates", "watermark", "within", "time_mode", "variables"};
+	static const char *const members[] = {"operator", "type", "keys", "right_keys", "aggregates", "columns", "right_columns",
+										  "watermark", "within", "time_mode", "variables"};
 
 	for (int m = 0; m < lengthof(members); m++)
 	{

@@ -107,6 +107,26 @@ describe_transform(TransformSpec *spec)
 }
 
 static List *
+describe_join(JoinSpec *spec)
+{
+	static const char *const types[] = {"INNER JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "semi-join"};
+	OperatorSpec *base = &spec->base;
+	List *lines = list_make1(psprintf("Operator %d: %s (%s)", base->id, base->ops->name, types[spec->type]));
+
+	for (int i = 0; i < 2; i++)
+	{
+		const char *side = i == 0 ? "Left" : "Right";
+
+		lines = lappend(lines, psprintf("  %s keys: %s", side, column_names(base->input[i], 0, spec->nkeys)));
+		lines = lappend(lines, psprintf("  %s state: %s", side, spec->expires[i] > 0 ? "a row waits until the watermark rules out a match" :
+																				"grows with every row; no time bound"));
+		if (spec->event_time[i] > 0)
+			lines = lappend(lines, psprintf("  %s rows behind the watermark are dropped and counted", side));
+	}
+	return lines;
+}
+
+static List *
 describe_operator(OperatorSpec *spec)
 {
 	if (spec->ops == &aggregate_operator)
@@ -115,6 +135,8 @@ describe_operator(OperatorSpec *spec)
 		return describe_dedup((DedupSpec *) spec);
 	if (spec->ops == &transform_operator)
 		return describe_transform((TransformSpec *) spec);
+	if (spec->ops == &join_operator)
+		return describe_join((JoinSpec *) spec);
 	return list_make1(psprintf("Operator %d: %s", spec->id, spec->ops->name));
 }
 
@@ -179,7 +201,7 @@ plan_explain(StreamPlan *plan)
 												  psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
 		if (stage->planned)
 			lines = list_concat(lines, describe_stage_plan(plan, stage));
-		if (stage->feeds >= 0)
+		if (stage->feeds >= 0 && stage->input == ((OperatorSpec *) list_nth(plan->operators, stage->feeds))->ninputs - 1)
 			lines = list_concat(lines, describe_operator(list_nth(plan->operators, stage->feeds)));
 	}
 	return lines;

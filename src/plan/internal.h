@@ -41,6 +41,7 @@ typedef struct Lineage
 	Interval *length;	/* windows: where all are equally long, else NULL */
 	bool has_watermark;
 	bool bound;			/* upper(w) or lower(w): lets a group close, but DISTINCT takes it as a plain value */
+	bool unbounded;		/* came through a join whose state has no time bound: its rows may be arbitrarily old */
 	bool session;		/* stems from stream.session: its bounds depend on other rows */
 	List *columns;		/* EventColumn */
 } Lineage;
@@ -78,6 +79,19 @@ typedef struct OrderedKey
 	char *text;
 } OrderedKey;
 
+/* Until when rows of one side of a join can find a match. */
+typedef struct TimeBound
+{
+	Expr *expires;	 /* timestamptz over the side's columns */
+	Node *key;		 /* it comes from this join key; NULL: from a range */
+	Lineage own;	 /* event time of the side the bound is counted from */
+	bool constant;	 /* then: a row waits no longer than `longest` beyond it, in the other side's event time */
+	int64 longest;	 /* microseconds */
+	Lineage other;	 /* event time of the other side */
+	Oid other_type;
+	bool inclusive;
+} TimeBound;
+
 /* ---- prepare.c ---- */
 extern Query *prepare_query(Compile *c, Query *query);
 extern SourceDef *prepare_find_source(Compile *c, Oid relid);
@@ -97,6 +111,8 @@ extern List *tree_operators_read(Query *query);	   /* int list: operators whose 
 extern List *tree_origins(Level *level, Var *var); /* Origin: several for UNION ALL; NIL when the column is a relation's own */
 extern List *tree_output_origins(Level *level, AttrNumber resno); /* the same for a column of the level's SELECT list */
 extern RangeTblEntry *tree_var_rte(Level *level, Var *var, Level **at);
+extern List *tree_conjuncts(Node *quals); /* what stands under AND, however nested */
+extern bool tree_streams_below(Query *query, Node *jointree_node);
 extern void tree_drop_unused_ctes(Query *query);
 extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
 
@@ -136,6 +152,13 @@ extern void cut_limit(Compile *c, Level *level);
 extern bool query_transforms(Query *query); /* transform_with_state in FROM */
 extern void cut_transform(Compile *c, Level *level);
 
+/* ---- semijoin.c, join.c, bound.c ---- */
+extern void semijoin_pull_up(Query *query);
+extern void cut_joins(Compile *c, Level *level);
+extern TimeBound *bound_from_condition(Compile *c, Level *level, Node *condition, Bitmapset *side, Bitmapset *other);
+extern TimeBound *bound_from_key(Compile *c, Level *level, Node *key, Node *other_key);
+extern Lineage bound_lineage(Lineage column, Node *expr, List *bounds);
+
 /* ---- lineage.c ---- */
 extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
 extern Lineage lineage_of_output(Compile *c, Level *level, AttrNumber resno); /* of a column of its SELECT list */
@@ -148,6 +171,7 @@ extern void shape_build(Compile *c, Level *final);
 /* ---- signature.c ---- */
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);
 extern Jsonb *signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys);
+extern Jsonb *signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List *payload[2]);
 extern Jsonb *signature_of_limit(LimitSpec *spec);
 extern Jsonb *signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys);
 extern char *signature_expression(Compile *c, Level *level, Node *expr);

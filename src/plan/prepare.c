@@ -350,5 +350,6 @@ prepare_query(Compile *c, Query *query)
 						errhint("Name a source made by stream.create_source in its FROM clause.")));
 	query = castNode(Query, replace_times_mutator((Node *) query, c));
 	inline_ctes_walker((Node *) query, c);
+	semijoin_pull_up(query);
 	return query;
 }

@@ -194,12 +194,12 @@ write_typed(StringInfo out, Compile *c, Level *level, Node *expr)
 }
 
 static void
-write_keys(StringInfo out, Compile *c, Level *level, List *keys)
+write_columns(StringInfo out, Compile *c, Level *level, const char *member, List *columns)
 {
 	ListCell *lc;
 
-	appendStringInfoString(out, ", \"keys\": [");
-	foreach (lc, keys)
+	appendStringInfo(out, ", \"%s\": [", member);
+	foreach (lc, columns)
 	{
 		if (foreach_current_index(lc) > 0)
 			appendStringInfoString(out, ", ");
@@ -219,7 +219,29 @@ signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys)
 	appendStringInfoChar(&out, '{');
 	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfo(&out, ", \"watermark\": %s, \"within\": %s", spec->base.has_watermark ? "true" : "false", spec->within >= 0 ? "true" : "false");
-	write_keys(&out, c, level, keys);
+	write_columns(&out, c, level, "keys", keys);
+	appendStringInfoChar(&out, '}');
+	AtEOXact_GUC(true, guc_level);
+	return jsonb_of_text(out.data);
+}
+
+/* Rows wait whole, so the columns kept of them belong to it; conditions that are no keys may change. */
+Jsonb *
+signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List *payload[2])
+{
+	static const char *const types[] = {"inner", "left", "right", "full", "semi"};
+	int guc_level = pin_settings();
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfoChar(&out, '{');
+	write_member(&out, "operator", spec->base.ops->name);
+	appendStringInfoString(&out, ", ");
+	write_member(&out, "type", types[spec->type]);
+	write_columns(&out, c, level, "keys", keys[0]);
+	write_columns(&out, c, level, "right_keys", keys[1]);
+	write_columns(&out, c, level, "columns", payload[0]);
+	write_columns(&out, c, level, "right_columns", payload[1]);
 	appendStringInfoChar(&out, '}');
 	AtEOXact_GUC(true, guc_level);
 	return jsonb_of_text(out.data);
@@ -243,7 +265,7 @@ signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys
 	appendStringInfoChar(&out, '{');
 	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfo(&out, ", \"watermark\": %s", spec->base.has_watermark ? "true" : "false");
-	write_keys(&out, c, level, keys);
+	write_columns(&out, c, level, "keys", keys);
 	appendStringInfoString(&out, ", \"aggregates\": [");
 	foreach (lc, spec->calls)
 	{
@@ -276,7 +298,7 @@ signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys
 	write_member(&out, "processor", spec->processor->name);
 	appendStringInfoString(&out, ", ");
 	write_member(&out, "time_mode", time_mode_name(spec->processor->time_mode));
-	write_keys(&out, c, level, keys);
+	write_columns(&out, c, level, "keys", keys);
 	appendStringInfoString(&out, ", \"variables\": {");
 	foreach (lc, spec->processor->variables)
 	{

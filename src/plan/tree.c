@@ -125,6 +125,40 @@ tree_streams_in_from(Query *query)
 	return result;
 }
 
+static void
+collect_conjuncts(Node *node, List **result)
+{
+	ListCell *lc;
+
+	if (node == NULL)
+		return;
+	if (IsA(node, List))
+		foreach (lc, (List *) node)
+			collect_conjuncts(lfirst(lc), result);
+	else if (is_andclause(node))
+		collect_conjuncts((Node *) ((BoolExpr *) node)->args, result);
+	else
+		*result = lappend(*result, node);
+}
+
+List *
+tree_conjuncts(Node *quals)
+{
+	List *result = NIL;
+
+	collect_conjuncts(quals, &result);
+	return result;
+}
+
+bool
+tree_streams_below(Query *query, Node *node)
+{
+	List *streams = NIL;
+
+	collect_streams(query, node, &streams);
+	return streams != NIL;
+}
+
 static bool
 operators_read_walker(Node *node, List **result)
 {

@@ -1,0 +1,806 @@
+/*
+ * join.c: takes joins of two streams out of a level, innermost first. Each side's FROM, with the conditions over it alone, becomes an input stage; the join
+ * is replaced by the operator's output, and the level goes on above it.
+ * Danger: a condition may move below an outer join only on the side that is preserved, and one over the preserved side alone decides about matches,
+ * not about rows.
+ */
+#include "plan/internal.h"
+
+#include "access/hash.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
+#include "optimizer/tlist.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_relation.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+typedef struct Side
+{
+	Node *from;			/* part of the level's jointree */
+	Bitmapset *rtes;	/* its range table entries */
+	List *filters;		/* conditions over this side alone: its WHERE */
+	List *own;			/* … that only say whether the row can match: the side is preserved */
+	List *keys;			/* expressions, typed alike on both sides */
+	List *bounds;		/* TimeBound */
+	List *payload;		/* Vars of the level */
+	Expr *event_column; /* its event time, NULL: none with a watermark */
+	Lineage event_time;
+} Side;
+
+typedef struct JoinCut
+{
+	Compile *c;
+	Level *level;
+	Level before; /* the level as it was: the stages' and the columns' home */
+	JoinSpec *spec;
+	Side sides[2];
+	List *residual; /* conditions over both sides that are no keys */
+	List *equalities; /* key operators, oids */
+	List *collations;
+} JoinCut;
+
+/* ---- conditions ---- */
+
+static bool
+preserves(StreamJoinType type, int side)
+{
+	return type == STREAM_JOIN_FULL || type == (side == 0 ? STREAM_JOIN_LEFT : STREAM_JOIN_RIGHT);
+}
+
+/* May a condition over this side alone, from above the join, be applied below it? */
+static bool
+filters_commute(StreamJoinType type, int side)
+{
+	if (type == STREAM_JOIN_SEMI)
+		return side == 0;
+	return type == STREAM_JOIN_INNER || (type != STREAM_JOIN_FULL && preserves(type, side));
+}
+
+/* Both arguments in one type whose equality can be hashed. */
+static bool
+key_operator(OpExpr *op, Node **left, Node **right, Oid *equality)
+{
+	Oid ltype = exprType(*left), rtype = exprType(*right);
+	Node *coerced;
+
+	if (!op_hashjoinable(op->opno, ltype))
+		return false;
+	if (ltype == rtype)
+	{
+		*equality = op->opno;
+		return true;
+	}
+	if (can_coerce_type(1, &ltype, &rtype, COERCION_IMPLICIT) &&
+		(coerced = coerce_to_target_type(NULL, *left, ltype, rtype, -1, COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1)) != NULL)
+		*left = coerced;
+	else if (can_coerce_type(1, &rtype, &ltype, COERCION_IMPLICIT) &&
+			 (coerced = coerce_to_target_type(NULL, *right, rtype, ltype, -1, COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1)) != NULL)
+		*right = coerced;
+	else
+		return false;
+	*equality = lookup_type_cache(exprType(*left), TYPECACHE_EQ_OPR)->eq_opr;
+	return OidIsValid(*equality) && op_hashjoinable(*equality, exprType(*left));
+}
+
+static bool
+is_over(Node *expr, Bitmapset *rtes)
+{
+	Bitmapset *used = pull_varnos(NULL, expr);
+
+	return !bms_is_empty(used) && bms_is_subset(used, rtes);
+}
+
+static bool
+take_key(JoinCut *join, Node *condition)
+{
+	OpExpr *op = (OpExpr *) condition;
+	Node *left, *right;
+	Oid equality;
+
+	if (!IsA(condition, OpExpr) || list_length(op->args) != 2)
+		return false;
+	left = copyObject(linitial(op->args));
+	right = copyObject(lsecond(op->args));
+	if (is_over(left, join->sides[1].rtes) && is_over(right, join->sides[0].rtes))
+	{
+		Node *swap = left;
+
+		left = right;
+		right = swap;
+	}
+	if (!is_over(left, join->sides[0].rtes) || !is_over(right, join->sides[1].rtes) || !key_operator(op, &left, &right, &equality))
+		return false;
+	join->sides[0].keys = lappend(join->sides[0].keys, left);
+	join->sides[1].keys = lappend(join->sides[1].keys, right);
+	join->equalities = lappend_oid(join->equalities, equality);
+	join->collations = lappend_oid(join->collations, op->inputcollid);
+	return true;
+}
+
+static void
+take_condition_over_both(JoinCut *join, Node *condition)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		TimeBound *bound = bound_from_condition(join->c, join->level, condition, join->sides[i].rtes, join->sides[1 - i].rtes);
+
+		if (bound)
+			join->sides[i].bounds = lappend(join->sides[i].bounds, bound);
+	}
+	if (take_key(join, condition))
+		return;
+	if (checkExprHasSubLink(condition))
+		ereport(ERROR, (errcode(REFUSE), errmsg("a subquery in the condition of a join of two streams is not supported"),
+						errhint("Move it to WHERE, or join with the table it reads."), check_position(join->c, exprLocation(condition))));
+	join->residual = lappend(join->residual, condition);
+}
+
+/* ON: every condition belongs to the join. */
+static void
+take_on_conditions(JoinCut *join, Node *quals)
+{
+	Bitmapset *both = bms_union(join->sides[0].rtes, join->sides[1].rtes);
+	ListCell *lc;
+
+	foreach (lc, tree_conjuncts(quals))
+	{
+		Node *condition = lfirst(lc);
+		Bitmapset *used = pull_varnos(NULL, condition);
+		int side = bms_is_empty(used) ? -1 : bms_is_subset(used, join->sides[0].rtes) ? 0 : bms_is_subset(used, join->sides[1].rtes) ? 1 : -1;
+
+		if (!bms_is_subset(used, both))
+			ereport(ERROR, (errcode(REFUSE), errmsg("the condition of a join of two streams can only refer to the two"),
+							check_position(join->c, exprLocation(condition))));
+		if (side >= 0 && preserves(join->spec->type, side))
+			join->sides[side].own = lappend(join->sides[side].own, condition);
+		else if (side >= 0)
+			join->sides[side].filters = lappend(join->sides[side].filters, condition);
+		else if (!(IsA(condition, Const) && !((Const *) condition)->constisnull && DatumGetBool(((Const *) condition)->constvalue)))
+			take_condition_over_both(join, condition);
+	}
+}
+
+/* WHERE: what may move below the join does; the rest stays where it is. */
+static void
+take_where_conditions(JoinCut *join)
+{
+	Query *query = join->level->query;
+	Bitmapset *both = bms_union(join->sides[0].rtes, join->sides[1].rtes);
+	List *kept = NIL;
+	ListCell *lc;
+
+	foreach (lc, tree_conjuncts(query->jointree->quals))
+	{
+		Node *condition = lfirst(lc);
+		Bitmapset *used = pull_varnos(NULL, condition);
+		bool movable = !bms_is_empty(used) && !contain_volatile_functions(condition);
+
+		if (movable && bms_is_subset(used, join->sides[0].rtes) && filters_commute(join->spec->type, 0))
+			join->sides[0].filters = lappend(join->sides[0].filters, condition);
+		else if (movable && bms_is_subset(used, join->sides[1].rtes) && filters_commute(join->spec->type, 1))
+			join->sides[1].filters = lappend(join->sides[1].filters, condition);
+		else if (movable && join->spec->type == STREAM_JOIN_INNER && bms_is_subset(used, both) && !checkExprHasSubLink(condition) &&
+				 bms_overlap(used, join->sides[0].rtes) && bms_overlap(used, join->sides[1].rtes))
+			take_condition_over_both(join, condition);
+		else
+			kept = lappend(kept, condition);
+	}
+	query->jointree->quals = kept ? (Node *) make_ands_explicit(kept) : NULL;
+}
+
+/* ---- keys, in the order of their text ---- */
+
+typedef struct KeyPair
+{
+	Node *keys[2];
+	Oid equality, collation;
+	char *text;
+} KeyPair;
+
+static int
+compare_pairs(const ListCell *a, const ListCell *b)
+{
+	return strcmp(((KeyPair *) lfirst(a))->text, ((KeyPair *) lfirst(b))->text);
+}
+
+static void
+order_keys(JoinCut *join)
+{
+	List *pairs = NIL;
+	ListCell *left, *right, *equality, *collation, *lc;
+	int n = list_length(join->equalities), i = 0;
+
+	forfour(left, join->sides[0].keys, right, join->sides[1].keys, equality, join->equalities, collation, join->collations)
+	{
+		KeyPair *pair = palloc(sizeof(KeyPair));
+
+		*pair = (KeyPair){{lfirst(left), lfirst(right)}, lfirst_oid(equality), lfirst_oid(collation), NULL};
+		pair->text = psprintf("%s %s", signature_expression(join->c, join->level, pair->keys[0]),
+							  signature_expression(join->c, join->level, pair->keys[1]));
+		pairs = lappend(pairs, pair);
+	}
+	list_sort(pairs, compare_pairs);
+	join->sides[0].keys = join->sides[1].keys = NIL;
+	join->spec->nkeys = n;
+	join->spec->eq_operators = palloc(n * sizeof(Oid));
+	join->spec->collations = palloc(n * sizeof(Oid));
+	foreach (lc, pairs)
+	{
+		KeyPair *pair = lfirst(lc);
+
+		for (int side = 0; side < 2; side++)
+		{
+			TimeBound *bound = bound_from_key(join->c, join->level, pair->keys[side], pair->keys[1 - side]);
+
+			join->sides[side].keys = lappend(join->sides[side].keys, pair->keys[side]);
+			if (bound)
+				join->sides[side].bounds = lcons(bound, join->sides[side].bounds);
+		}
+		join->spec->eq_operators[i] = pair->equality;
+		join->spec->collations[i++] = pair->collation;
+	}
+}
+
+/* ---- event time ---- */
+
+/* The one the bounds are counted from, else the only one there is. */
+static void
+consider_event_column(JoinCut *join, int i, Var *var)
+{
+	Side *side = &join->sides[i];
+	Lineage lineage = lineage_of(join->c, join->level, (Node *) var);
+	ListCell *lc;
+	bool meant = false, other_meant = false;
+
+	if (lineage.kind == LINEAGE_NONE || !lineage.has_watermark)
+		return;
+	foreach (lc, side->bounds)
+	{
+		TimeBound *bound = lfirst(lc);
+
+		if (bound->own.kind != LINEAGE_NONE && bound->own.has_watermark)
+		{
+			meant |= lineage_same_columns(bound->own.columns, lineage.columns);
+			other_meant = true;
+		}
+	}
+	if (other_meant && !meant)
+		return;
+	if (side->event_column && !lineage_same_columns(side->event_time.columns, lineage.columns))
+		ereport(ERROR, (errcode(REFUSE), errmsg("a join over two event-time columns of one side is not supported"),
+						errdetail("It would not be clear which of them says when a row is late."),
+						errhint("Use one of them in the join's condition, or select only one in a subquery.")));
+	if (side->event_column)
+		return;
+	side->event_time = lineage;
+	side->event_column = (Expr *) copyObject(var);
+}
+
+static void
+find_event_column(JoinCut *join, int i)
+{
+	Query *query = join->level->query;
+	ListCell *lc, *var;
+
+	foreach (lc, tree_streams_in_from(query))
+	{
+		List *vars = NIL, *names = NIL;
+
+		if (!bms_is_member(lfirst_int(lc), join->sides[i].rtes))
+			continue;
+		expandRTE(rt_fetch(lfirst_int(lc), query->rtable), lfirst_int(lc), 0, -1, false, &names, &vars);
+		foreach (var, vars)
+			if (IsA(lfirst(var), Var))
+				consider_event_column(join, i, lfirst(var));
+	}
+}
+
+/* ---- what cannot be ---- */
+
+static const char *
+type_name(StreamJoinType type)
+{
+	static const char *const names[] = {"INNER JOIN", "LEFT OUTER JOIN", "RIGHT OUTER JOIN", "FULL OUTER JOIN", "EXISTS or IN (semi-join)"};
+
+	return names[type];
+}
+
+static void
+check_outer(JoinCut *join)
+{
+	StreamJoinType type = join->spec->type;
+
+	for (int i = 0; i < 2; i++)
+	{
+		Side *other = &join->sides[1 - i];
+
+		if ((!preserves(type, i) && !(type == STREAM_JOIN_SEMI && i == 0)) || join->sides[i].bounds)
+			continue;
+		if (other->event_column == NULL)
+			ereport(ERROR, (errcode(REFUSE), errmsg("%s of two streams needs a watermark on its %s side", type_name(type), i == 0 ? "right" : "left"),
+							errdetail("Without one it is never known that a row has no match."),
+							errhint("Give that source an event_time and a watermark_delay, and a time range in the join's condition.")));
+		ereport(ERROR, (errcode(REFUSE), errmsg("%s of two streams needs a time range in its condition, or a window among its keys", type_name(type)),
+						errdetail("Without a bound on event time, beside the watermark, it is never known that a row has no match."),
+						errhint("Add a condition like a.ts BETWEEN b.ts - interval '1 hour' AND b.ts.")));
+	}
+}
+
+static void
+check_join(JoinCut *join)
+{
+	StreamJoinType type = join->spec->type;
+
+	if (join->c->mode == OUTPUT_UPDATE && type != STREAM_JOIN_INNER && type != STREAM_JOIN_SEMI)
+		ereport(ERROR, (errcode(REFUSE), errmsg("%s of two streams is not supported in output mode update", type_name(type)), errhint("Use output mode append.")));
+	if (join->sides[0].keys == NIL)
+		ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams needs at least one equality between them"),
+						errdetail("Rows wait for their match under the values that must be equal."),
+						errhint("Add a condition like a.id = b.id, or a time bucket of both sides.")));
+	check_outer(join);
+}
+
+/* ---- the level above ---- */
+
+typedef struct ColumnContext
+{
+	Bitmapset *rtes;
+	List *vars;		 /* collected */
+	List *outputs;	 /* Vars in the order of the output, for replacing */
+	int rtindex;
+	int depth;
+} ColumnContext;
+
+static bool
+collect_columns_walker(Node *node, ColumnContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var *var = (Var *) node;
+
+		if ((int) var->varlevelsup == context->depth && bms_is_member(var->varno, context->rtes))
+		{
+			var = copyObject(var);
+			var->varlevelsup = 0;
+			context->vars = list_append_unique(context->vars, var);
+		}
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		bool result;
+
+		context->depth++;
+		result = query_tree_walker((Query *) node, collect_columns_walker, context, QTW_IGNORE_JOINALIASES);
+		context->depth--;
+		return result;
+	}
+	return expression_tree_walker(node, collect_columns_walker, context);
+}
+
+static Node *
+replace_columns_mutator(Node *node, ColumnContext *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var))
+	{
+		Var *var = (Var *) node, *plain;
+		ListCell *lc;
+
+		if ((int) var->varlevelsup != context->depth || !bms_is_member(var->varno, context->rtes))
+			return (Node *) copyObject(var);
+		plain = copyObject(var);
+		plain->varlevelsup = 0;
+		foreach (lc, context->outputs)
+			if (equal(lfirst(lc), plain))
+				return (Node *) makeVar(context->rtindex, foreach_current_index(lc) + 1, var->vartype, var->vartypmod, var->varcollid, context->depth);
+		ereport(ERROR, (errcode(REFUSE), errmsg("a column of a join of two streams is used where it is not there")));
+	}
+	if (IsA(node, Query))
+	{
+		Query *result;
+
+		context->depth++;
+		result = query_tree_mutator((Query *) node, replace_columns_mutator, context, QTW_IGNORE_JOINALIASES);
+		context->depth--;
+		return (Node *) result;
+	}
+	return expression_tree_mutator(node, replace_columns_mutator, context);
+}
+
+/* Keeps range table indexes as they are. */
+static RangeTblEntry *
+gone_relation(void)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+
+	rte->rtekind = RTE_RESULT;
+	rte->eref = makeAlias("gone", NIL);
+	return rte;
+}
+
+static void
+drop_relations(Query *query, Bitmapset *rtes)
+{
+	ListCell *lc;
+
+	foreach (lc, query->rtable)
+		if (bms_is_member(foreach_current_index(lc) + 1, rtes))
+			lfirst(lc) = gone_relation();
+}
+
+/* ---- payload ---- */
+
+typedef struct PayloadColumn
+{
+	Var *var;
+	char *text;
+} PayloadColumn;
+
+static int
+compare_columns(const ListCell *a, const ListCell *b)
+{
+	return strcmp(((PayloadColumn *) lfirst(a))->text, ((PayloadColumn *) lfirst(b))->text);
+}
+
+/* What is stored of a row: the columns used above and by the remaining conditions, in the order of their text. */
+static void
+find_payload(JoinCut *join)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		Side *side = &join->sides[i];
+		ColumnContext context = {.rtes = side->rtes};
+		List *columns = NIL;
+		ListCell *lc;
+
+		(void) query_tree_walker(join->level->query, collect_columns_walker, &context, QTW_IGNORE_JOINALIASES);
+		(void) collect_columns_walker((Node *) join->residual, &context);
+		foreach (lc, context.vars)
+		{
+			PayloadColumn *column = palloc(sizeof(PayloadColumn));
+
+			column->var = lfirst(lc);
+			if (column->var->vartype == RECORDOID)
+				ereport(ERROR, (errcode(REFUSE), errmsg("a whole row of a subquery cannot be kept by a join of two streams"),
+								errhint("Name its columns."), check_position(join->c, column->var->location)));
+			column->text = signature_expression(join->c, &join->before, (Node *) column->var);
+			columns = lappend(columns, column);
+		}
+		list_sort(columns, compare_columns);
+		foreach (lc, columns)
+			side->payload = lappend(side->payload, ((PayloadColumn *) lfirst(lc))->var);
+	}
+}
+
+/* ---- input stages ---- */
+
+static const char *
+column_name(JoinCut *join, Node *expr)
+{
+	return cut_column_name(join->before.query, expr);
+}
+
+/* The first of the bounds: a row goes as soon as one of them says it can match nothing more. */
+static Expr *
+expires_expression(List *bounds)
+{
+	List *parts = NIL;
+	MinMaxExpr *least;
+	ListCell *lc;
+
+	foreach (lc, bounds)
+		parts = list_append_unique(parts, ((TimeBound *) lfirst(lc))->expires);
+	if (list_length(parts) == 1)
+		return linitial(parts);
+	least = makeNode(MinMaxExpr);
+	least->minmaxtype = TIMESTAMPTZOID;
+	least->op = IS_LEAST;
+	least->args = parts;
+	least->location = -1;
+	return (Expr *) least;
+}
+
+static Query *
+make_stage(JoinCut *join, int i)
+{
+	Side *side = &join->sides[i];
+	JoinSpec *spec = join->spec;
+	List *columns = NIL, *names = NIL;
+	Query below = *join->before.query;
+	Level level = {&below, join->before.parent};
+	Query *stage;
+	Bitmapset *others = NULL;
+	ListCell *lc;
+
+	foreach (lc, list_concat_copy(side->keys, side->payload))
+	{
+		names = lappend(names, cut_unique_name(names, column_name(join, lfirst(lc))));
+		cut_add_column(&columns, lfirst(lc), llast(names));
+	}
+	spec->npayload[i] = list_length(side->payload);
+	if (side->event_column)
+		spec->event_time[i] = cut_add_column(&columns, (Node *) lineage_apply(side->event_time.closes, side->event_column), "event_time");
+	if (side->bounds)
+		spec->expires[i] = cut_add_column(&columns, (Node *) expires_expression(side->bounds), "expires");
+	if (side->own)
+		spec->own[i] = cut_add_column(&columns, (Node *) make_ands_explicit(side->own), "can_match");
+
+	below.jointree = makeFromExpr(list_make1(side->from), side->filters ? (Node *) make_ands_explicit(side->filters) : NULL);
+	stage = cut_make_input(join->c, &level, columns);
+	stage->setOperations = NULL;
+	foreach (lc, stage->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		/* joins and streams around this side are not in its FROM any more; tables stay, with the permissions to check */
+		if (!bms_is_member(foreach_current_index(lc) + 1, side->rtes) && (rte->rtekind != RTE_RELATION || rte_is_source(rte)))
+			others = bms_add_member(others, foreach_current_index(lc) + 1);
+	}
+	drop_relations(stage, others);
+	return stage;
+}
+
+/* A side may not look at the other through LATERAL. */
+static void
+check_sides_apart(JoinCut *join, int i, Query *stage)
+{
+	ColumnContext context = {.rtes = NULL};
+
+	for (int index = 1; index <= list_length(stage->rtable); index++)
+		if (!bms_is_member(index, join->sides[i].rtes))
+			context.rtes = bms_add_member(context.rtes, index);
+	(void) query_tree_walker(stage, collect_columns_walker, &context, QTW_IGNORE_JOINALIASES);
+	if (context.vars)
+		ereport(ERROR, (errcode(REFUSE), errmsg("LATERAL from one stream to another is not supported"),
+						errhint("Join the two with a condition that contains an equality."),
+						check_position(join->c, ((Var *) linitial(context.vars))->location)));
+}
+
+/* ---- conditions for the operator: Vars are input columns ---- */
+
+static Node *
+operator_vars_mutator(Node *node, JoinCut *join)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && ((Var *) node)->varlevelsup == 0)
+	{
+		Var *var = (Var *) node;
+
+		for (int i = 0; i < 2; i++)
+		{
+			ListCell *lc;
+
+			foreach (lc, join->sides[i].payload)
+				if (equal(lfirst(lc), var))
+					return (Node *) makeVar(i == 0 ? OUTER_VAR : INNER_VAR, join->spec->nkeys + foreach_current_index(lc) + 1, var->vartype, var->vartypmod,
+											var->varcollid, 0);
+		}
+	}
+	return expression_tree_mutator(node, operator_vars_mutator, join);
+}
+
+/* ---- all of it ---- */
+
+static OperatorOutput *
+describe_output(JoinCut *join, List *outputs)
+{
+	OperatorOutput *output = palloc0(sizeof(OperatorOutput));
+	ListCell *lc;
+
+	output->nkeys = list_length(outputs);
+	output->lineage = palloc0(Max(output->nkeys, 1) * sizeof(Lineage));
+	foreach (lc, outputs)
+	{
+		int i = foreach_current_index(lc) < list_length(join->sides[0].payload) ? 0 : 1;
+
+		output->lineage[foreach_current_index(lc)] = bound_lineage(lineage_of(join->c, &join->before, lfirst(lc)), lfirst(lc), join->sides[i].bounds);
+	}
+	return output;
+}
+
+static TupleDesc
+output_desc(JoinCut *join, List *outputs)
+{
+	List *tlist = NIL, *names = NIL;
+	ListCell *lc;
+
+	foreach (lc, outputs)
+	{
+		names = lappend(names, cut_unique_name(names, column_name(join, lfirst(lc))));
+		tlist = lappend(tlist, makeTargetEntry(lfirst(lc), list_length(tlist) + 1, llast(names), false));
+	}
+	return ExecCleanTypeFromTL(tlist);
+}
+
+static void
+add_operator(JoinCut *join, Query *stages[2], List *outputs)
+{
+	Compile *c = join->c;
+	JoinSpec *spec = join->spec;
+	List *keys[2] = {join->sides[0].keys, join->sides[1].keys}, *payload[2] = {join->sides[0].payload, join->sides[1].payload};
+
+	spec->base.ops = &join_operator;
+	spec->base.id = list_length(c->plan->operators);
+	spec->base.output = output_desc(join, outputs);
+	spec->bounded = spec->expires[0] > 0 || spec->expires[1] > 0;
+	spec->base.has_watermark = spec->event_time[0] > 0 || spec->event_time[1] > 0;
+	spec->qual = (List *) operator_vars_mutator((Node *) join->residual, join);
+	spec->base.signature = signature_of_join(c, &join->before, spec, keys, payload);
+	cut_add_operator(c, &spec->base, stages[0], describe_output(join, outputs));
+	spec->base.ninputs = 2;
+	spec->base.input = repalloc(spec->base.input, 2 * sizeof(TupleDesc));
+	spec->base.input[1] = ExecCleanTypeFromTL(stages[1]->targetList);
+	cut_add_stage(c, stages[1], spec->base.id, 1);
+}
+
+static StreamJoinType
+stream_join_type(JoinType type)
+{
+	switch (type)
+	{
+		case JOIN_LEFT:
+			return STREAM_JOIN_LEFT;
+		case JOIN_RIGHT:
+			return STREAM_JOIN_RIGHT;
+		case JOIN_FULL:
+			return STREAM_JOIN_FULL;
+		case JOIN_SEMI:
+			return STREAM_JOIN_SEMI;
+		default:
+			return STREAM_JOIN_INNER;
+	}
+}
+
+/* Cuts the join at *place, which becomes a reference to the operator's output. commutes: no outer join above would have to see filtered rows. */
+static void
+cut_join(Compile *c, Level *level, Node **place, bool commutes)
+{
+	JoinExpr *expr = castNode(JoinExpr, *place);
+	Query *query = level->query, *before = palloc(sizeof(Query)), *stages[2];
+	RangeTblRef *ref = makeNode(RangeTblRef);
+	JoinCut join = {.c = c, .level = level, .spec = palloc0(sizeof(JoinSpec))};
+	ColumnContext context = {0};
+
+	join.spec->type = stream_join_type(expr->jointype);
+	join.sides[0].from = expr->larg;
+	join.sides[1].from = expr->rarg;
+	for (int i = 0; i < 2; i++)
+		join.sides[i].rtes = get_relids_in_jointree(join.sides[i].from, true);
+	take_on_conditions(&join, expr->quals);
+	if (commutes)
+		take_where_conditions(&join);
+	order_keys(&join);
+	for (int i = 0; i < 2; i++)
+		find_event_column(&join, i);
+	check_join(&join);
+
+	*before = *query;
+	before->rtable = list_copy(query->rtable);
+	before->jointree = copyObject(query->jointree);
+	join.before = (Level){before, level->parent};
+	ref->rtindex = list_length(query->rtable) + 1;
+	*place = (Node *) ref;
+	context.rtes = bms_union(join.sides[0].rtes, join.sides[1].rtes);
+	context.rtindex = ref->rtindex;
+	drop_relations(query, context.rtes);
+	if (expr->rtindex > 0)
+		drop_relations(query, bms_make_singleton(expr->rtindex));
+	find_payload(&join);
+	for (int i = 0; i < 2; i++)
+	{
+		stages[i] = make_stage(&join, i);
+		check_sides_apart(&join, i, stages[i]);
+		cut_check_final_rows(c, stages[i], "a join");
+		check_not_volatile(c, stages[i], "a join");
+	}
+	context.outputs = join.spec->type == STREAM_JOIN_SEMI ? join.sides[0].payload : list_concat_copy(join.sides[0].payload, join.sides[1].payload);
+	add_operator(&join, stages, context.outputs);
+	query->rtable = lappend(query->rtable, cut_output_relation(&join.spec->base));
+	*query = *query_tree_mutator(query, replace_columns_mutator, &context, QTW_IGNORE_JOINALIASES);
+}
+
+/* Innermost first. Every cut makes a new tree: start over after each. */
+static bool
+cut_first_join(Compile *c, Level *level, Node **place, bool commutes)
+{
+	Query *query = level->query;
+	JoinExpr *join;
+	ListCell *lc;
+
+	if (IsA(*place, FromExpr))
+	{
+		foreach (lc, ((FromExpr *) *place)->fromlist)
+			if (cut_first_join(c, level, (Node **) &lfirst(lc), commutes))
+				return true;
+		return false;
+	}
+	if (!IsA(*place, JoinExpr))
+		return false;
+	join = (JoinExpr *) *place;
+	if (cut_first_join(c, level, &join->larg, commutes && (join->jointype == JOIN_INNER || join->jointype == JOIN_LEFT || join->jointype == JOIN_SEMI)) ||
+		cut_first_join(c, level, &join->rarg, commutes && (join->jointype == JOIN_INNER || join->jointype == JOIN_RIGHT)))
+		return true;
+	if (!tree_streams_below(query, join->larg) || !tree_streams_below(query, join->rarg))
+		return false;
+	cut_join(c, level, place, commutes);
+	return true;
+}
+
+/* FROM a, b: an inner join of the first two streams. */
+static bool
+join_listed_streams(Query *query)
+{
+	List *rest = NIL;
+	JoinExpr *join = NULL;
+	ListCell *lc;
+
+	foreach (lc, query->jointree->fromlist)
+	{
+		if (!tree_streams_below(query, lfirst(lc)) || (join && join->rarg))
+			rest = lappend(rest, lfirst(lc));
+		else if (join == NULL)
+		{
+			join = makeNode(JoinExpr);
+			join->jointype = JOIN_INNER;
+			join->larg = lfirst(lc);
+			rest = lcons(join, rest);
+		}
+		else
+			join->rarg = lfirst(lc);
+	}
+	if (join == NULL || join->rarg == NULL)
+		return false;
+	query->jointree->fromlist = rest;
+	return true;
+}
+
+/* Columns of joins by the name of the join: as those they stand for, wherever the level uses them. */
+static void
+flatten_aliases(Query *query)
+{
+	ListCell *lc;
+
+	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
+	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
+	query->jointree = (FromExpr *) flatten_join_alias_vars(query, (Node *) query->jointree);
+	foreach (lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && rte->lateral)
+			rte->subquery = (Query *) flatten_join_alias_vars(query, (Node *) rte->subquery);
+		else if (rte->rtekind == RTE_FUNCTION)
+			rte->functions = (List *) flatten_join_alias_vars(query, (Node *) rte->functions);
+		else if (rte->rtekind == RTE_VALUES)
+			rte->values_lists = (List *) flatten_join_alias_vars(query, (Node *) rte->values_lists);
+	}
+}
+
+void
+cut_joins(Compile *c, Level *level)
+{
+	Query *query = level->query;
+	bool found = true;
+
+	if (query->setOperations || list_length(tree_streams_in_from(query)) < 2)
+		return;
+	flatten_aliases(query);
+	while (found)
+	{
+		Node *from = (Node *) query->jointree;
+
+		found = cut_first_join(c, level, &from, true) || join_listed_streams(query);
+	}
+}
