@@ -472,7 +472,7 @@ plan_pull(Plan *plan)
 			kafka_window_seek(reader, partition, from);
 		else
 			kafka_window_trim(reader, partition, from);
-		kafka_window_pull(reader, partition, Max(PULL_MESSAGES - partition->count, 0));
+		kafka_window_pull(reader, partition, Max(PULL_MESSAGES - partition->count, 0), 0);
 		kafka_check_fetcher(reader, partition);
 	}
 }
@@ -719,7 +719,7 @@ kafka_has_news(SourceReader *base)
 
 		if (partition->planned == KAFKA_NOT_FOUND || !partition->started)
 			return true;
-		kafka_window_pull(reader, partition, Max(PULL_MESSAGES - partition->count, 0));
+		kafka_window_pull(reader, partition, Max(PULL_MESSAGES - partition->count, 0), 0);
 		news = news || partition->full || partition->error || kafka_window_count(partition, partition->planned, PG_INT64_MAX) > 0;
 	}
 	return news;

@@ -92,8 +92,10 @@ typedef struct KafkaScan
 	KafkaReader *reader;
 	int64 *from, *to;	   /* per partition of the reader when the scan began */
 	int npartitions;
+	int64 *next;		   /* next offset wanted, per partition; of the current one it is cursor */
 	int current;		   /* partition being read */
-	int64 cursor;		   /* next offset wanted of it */
+	int64 cursor;
+	int64 round;		   /* every partition is read this far beyond its from before any is read further */
 	int64 generation, sequence; /* where cursor is in the window, if still valid */
 	rd_kafka_message_t *message; /* the row handed out last; its bytes are in use */
 	bool owned;			   /* the window let it go while it was in use */
@@ -122,8 +124,8 @@ extern Jsonb *kafka_loss_position(KafkaPartition *partition, int64 from, int64 t
 
 /* ---- kafka_window.c: what the fetchers brought ---- */
 extern void kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset);
-/* Takes what has arrived, never waits, at most about max messages. True: something came. */
-extern bool kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max);
+/* Takes what has arrived, at most about max messages; when that is nothing, waits so long for a first one. True: something came. */
+extern bool kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int wait_ms);
 /* Control records count as seen: a window that ends at a transaction's marker moves behind it. Costs a little; for when that matters. */
 extern void kafka_window_pass_markers(KafkaReader *reader, KafkaPartition *partition);
 /* Drops messages below offset. */

@@ -1,6 +1,6 @@
 /*
- * kafka_scan.c: one pass over [from, to) of every partition, in (partition, offset) order whatever order things arrived in, so that a replay
- * sees the same rows in the same order.
+ * kafka_scan.c: one pass over [from, to) of every partition, in an order the range alone decides, so that a replay sees the same rows in the
+ * same order: by (partition, offset); a range longer than ROUND_OFFSETS goes in rounds, so that all fetchers stay busy.
  *
  * Window → message → kafka_decode → slot. What the window does not hold yet is waited for: with interrupts, within KAFKA_STALL_MS.
  * Danger: offsets may be missing for good (compaction, transactions); the end of a range is known only by a message behind it or by the
@@ -16,6 +16,8 @@
 #define KEEP_MESSAGES 16384 /* of what has been read already, per partition */
 #define KEEP_BYTES (4 * 1024 * 1024)
 #define WAIT_SLICE_MS 1000
+#define WAIT_FIRST_MS 10	/* deaf to interrupts, but woken by nothing else than the partition wanted */
+#define ROUND_OFFSETS 4096	/* part of the order: a batch replayed by another version must give the same */
 
 static void
 scan_unlink(void *arg)
@@ -73,9 +75,36 @@ scan_resolve_range(KafkaScan *scan, SourceScan *base)
 static void
 scan_start(KafkaScan *scan)
 {
+	memcpy(scan->next, scan->from, sizeof(int64) * scan->npartitions);
+	scan->round = ROUND_OFFSETS;
 	scan->current = 0;
 	scan->cursor = scan->npartitions > 0 ? scan->from[0] : 0;
 	scan->generation = -1;
+}
+
+/* To the next partition with something left in this round, or the first of the next round. False: all have been read. */
+static bool
+scan_advance(KafkaScan *scan)
+{
+	scan->next[scan->current] = scan->cursor;
+	scan->generation = -1;
+	for (;;)
+	{
+		bool left = false;
+
+		while (++scan->current < scan->npartitions)
+			if (scan->next[scan->current] < scan->to[scan->current])
+			{
+				scan->cursor = scan->next[scan->current];
+				return true;
+			}
+		for (int i = 0; i < scan->npartitions; i++)
+			left = left || scan->next[i] < scan->to[i];
+		if (!left)
+			return false;
+		scan->round += ROUND_OFFSETS;
+		scan->current = -1;
+	}
 }
 
 void
@@ -89,6 +118,7 @@ kafka_scan_begin(SourceScan *base)
 	base->state = scan;
 	scan_resolve_range(scan, base);
 	scan->npartitions = reader->npartitions;
+	scan->next = palloc(sizeof(int64) * Max(scan->npartitions, 1));
 	scan->decode = kafka_decode_open(base);
 	scan_start(scan);
 	scan->callback.func = scan_unlink;
@@ -138,16 +168,16 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (kafka_window_pull(reader, partition, PULL_MESSAGES))
+		if (kafka_window_pull(reader, partition, PULL_MESSAGES, WAIT_FIRST_MS))
 		{
 			if (kafka_fetcher_out_of_range(partition))
-				scan_skip_gap(scan, base, partition, to);
+				scan_skip_gap(scan, base, partition, scan->to[scan->current]);
 			kafka_check_fetcher(reader, partition);
 			return;
 		}
 		kafka_client_drain_socket(reader->client);
 		scan->drained = true;
-		if (kafka_window_pull(reader, partition, PULL_MESSAGES))
+		if (kafka_window_pull(reader, partition, PULL_MESSAGES, 0))
 			continue;
 		kafka_window_pass_markers(reader, partition);
 		if (partition->next >= to)
@@ -192,7 +222,7 @@ scan_message(KafkaScan *scan, SourceScan *base)
 	while (scan->current < scan->npartitions)
 	{
 		KafkaPartition *partition = reader->partitions[scan->current];
-		int64 to = scan->to[scan->current];
+		int64 to = Min(scan->to[scan->current], scan->from[scan->current] + scan->round);
 		int index;
 
 		if (scan->cursor < to)
@@ -218,10 +248,8 @@ scan_message(KafkaScan *scan, SourceScan *base)
 				scan_fetch(scan, base, partition, to);
 			continue;
 		}
-		scan->current++;
-		scan->generation = -1;
-		if (scan->current < scan->npartitions)
-			scan->cursor = scan->from[scan->current];
+		if (!scan_advance(scan))
+			scan->current = scan->npartitions;
 	}
 	return NULL;
 }

@@ -162,7 +162,7 @@ fetcher_wake(KafkaReader *reader, KafkaPartition *partition)
 }
 
 bool
-kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max)
+kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int wait_ms)
 {
 	rd_kafka_message_t *chunk[PULL_CHUNK];
 	int total = 0;
@@ -172,8 +172,10 @@ kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max)
 	do
 	{
 		wanted = Min(PULL_CHUNK, max - total);
-		/* Never wait here: librdkafka would wait until the whole chunk is there. */
+		/* Never wait for many: librdkafka would wait until all of them are there. */
 		n = rd_kafka_consume_batch_queue(partition->queue, 0, chunk, wanted);
+		if (n == 0 && total == 0 && wait_ms > 0 && rd_kafka_consume_batch_queue(partition->queue, wait_ms, chunk, 1) == 1)
+			n = wanted = 1;
 		for (ssize_t i = 0; i < n; i++)
 			window_take(reader, partition, chunk[i]);
 		total += Max(n, 0);
