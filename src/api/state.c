@@ -35,7 +35,8 @@ typedef struct StateReader
 	Oid caller;
 	int security;
 	int guc_level;
-	bool changes; /* rows are (batch_id, change_type, key, value), else (key, value, expires_at) */
+	bool changes; /* rows are (batch_id, change_type, key, value, …), else (key, value, expires_at, …); then state_name and element */
+	const char *state_name;
 	int64 batch_id; /* of the row being told */
 	bool removed;
 } StateReader;
@@ -141,8 +142,8 @@ tell_row(void *arg, TupleTableSlot *row, int nkeys, bool bare, TimestampTz expir
 	StateReader *reader = arg;
 	MemoryContext caller = MemoryContextSwitchTo(reader->row_context);
 	int nvalues = row->tts_tupleDescriptor->natts - nkeys;
-	Datum values[4];
-	bool nulls[4] = {false};
+	Datum values[6];
+	bool nulls[6] = {false};
 	int at = reader->changes ? 2 : 0;
 
 	if (reader->changes)
@@ -158,6 +159,10 @@ tell_row(void *arg, TupleTableSlot *row, int nkeys, bool bare, TimestampTz expir
 		values[2] = TimestampTzGetDatum(expires);
 		nulls[2] = TIMESTAMP_NOT_FINITE(expires);
 	}
+	at += reader->changes ? 2 : 3;
+	values[at] = CStringGetTextDatum(reader->state_name);
+	nulls[at + 1] = !bare || nvalues < 2;
+	values[at + 1] = nulls[at + 1] ? (Datum) 0 : columns_to_jsonb(row, nkeys + 1, 1, true);
 	tuplestore_putvalues(reader->result->setResult, reader->result->setDesc, values, nulls);
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(reader->row_context);
@@ -166,6 +171,7 @@ tell_row(void *arg, TupleTableSlot *row, int nkeys, bool bare, TimestampTz expir
 static void
 show_entry(StateReader *reader, Operator *op, StateStore *store, StateEntry *entry)
 {
+	reader->state_name = store->schema.state_name;
 	if (op->ops->show)
 		op->ops->show(op, store, entry, tell_row, reader);
 	else

@@ -167,9 +167,9 @@ parse_variable(Declaration *d, TimeMode mode)
 
 	check_members(d);
 	variable->name = pstrdup(d->variable);
-	if (d->variable[0] == '\0' || strcmp(d->variable, PROCESSOR_TIMERS) == 0)
+	if (d->variable[0] == '\0' || strcmp(d->variable, PROCESSOR_TIMERS) == 0 || strcmp(d->variable, "default") == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a state variable of processor \"%s\" cannot be called \"%s\"", d->processor, d->variable),
-						errhint("Choose another name; the state reader shows timers under \"%s\".", PROCESSOR_TIMERS)));
+						errhint("Choose another name; \"default\" and \"%s\" mean something to the state reader.", PROCESSOR_TIMERS)));
 	variable->kind = declared_kind(d);
 	variable->type = declared_type(d, "type", &variable->typmod);
 	variable->key_typmod = -1;

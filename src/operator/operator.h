@@ -33,7 +33,7 @@ typedef struct OperatorSpec
 
 /*
  * Takes a row for the state reader: its first nkeys columns are the key, the others the value. bare: one column each, shown without
- * their names.
+ * their names; a third one tells entries of one key apart.
  */
 typedef void (*OperatorShow)(void *arg, TupleTableSlot *row, int nkeys, bool bare, TimestampTz expires);
 

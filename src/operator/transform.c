@@ -40,7 +40,6 @@ call_contexts_create(Transform *op)
 {
 	op->batch_context = AllocSetContextCreate(op->base.context, "stream transform batch", ALLOCSET_DEFAULT_SIZES);
 	op->call_context = AllocSetContextCreate(op->base.context, "stream transform call", 0, 64 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
-	op->element_context = AllocSetContextCreate(op->base.context, "stream transform elements", ALLOCSET_DEFAULT_SIZES);
 	op->econtext = CreateStandaloneExprContext();
 	op->econtext->ecxt_per_query_memory = op->call_context;
 }
@@ -260,7 +259,6 @@ transform_forget(Operator *base, int64 last_batch)
 	Transform *op = (Transform *) base;
 
 	operator_forget(base, last_batch);
-	MemoryContextReset(op->element_context);
 	MemoryContextReset(op->batch_context);
 	MemoryContextReset(op->call_context);
 	transform_records_clear(op);
@@ -283,4 +281,5 @@ const OperatorOps transform_operator = {
 	.next_due = transform_next_due,
 	.fold_due = operator_fold_due,
 	.close = transform_close,
+	.show = transform_show,
 };

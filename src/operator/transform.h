@@ -58,6 +58,7 @@ typedef struct Variable
 	bool by_value;
 	int16 key_length; /* of a map's keys */
 	bool key_by_value;
+	TupleTableSlot *shown; /* to the state reader: key, value, and what tells elements of one key apart */
 	/* of the running call */
 	StateEntry *current; /* single value: the current key's entry, once looked up */
 	bool current_known;
@@ -104,7 +105,6 @@ struct Transform
 	KeyType *key_type;
 	struct records_hash *records;
 	MemoryContext record_context;
-	MemoryContext element_context; /* Elements and their values */
 	const Datum *probe_key;
 	const bool *probe_null;
 	KeyRecord *first_waiting, *last_waiting;
@@ -162,6 +162,7 @@ extern void transform_elements_load(Transform *op); /* finds every element's key
 extern void transform_call_state_reset(Transform *op);
 extern void transform_undo_apply(Transform *op);
 extern void transform_evict(Transform *op); /* TTL */
+extern void transform_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
 extern void element_remove(Variable *variable, Element *element);
 
 extern Variable *transform_variable(Transform *op, const char *name, int length);

@@ -69,7 +69,7 @@ value_deserialize(void *private, StateEntry *entry, const char *bytes, Size leng
 {
 	Variable *variable = private;
 	ByteReader reader = {bytes, bytes + length};
-	MemoryContext caller = MemoryContextSwitchTo(is_single(variable) ? context : variable->op->element_context);
+	MemoryContext caller = MemoryContextSwitchTo(context);
 
 	if (is_single(variable))
 		entry->value = single_pack(variable, codec_read(&variable->codec, &reader));
@@ -157,7 +157,7 @@ entry_second(Variable *variable, StateEntry *entry, Datum *key, bool *key_null)
 	heap_deform_tuple(&tuple, desc, values, nulls);
 	*key = values[0];
 	*key_null = nulls[0];
-	return values[1];
+	return desc->natts > 1 ? values[1] : (Datum) 0;
 }
 
 static int
@@ -185,7 +185,7 @@ elements_load(Transform *op, Variable *variable)
 
 		if (element == NULL) /* timers have no value */
 		{
-			element = entry->value = MemoryContextAllocZero(op->element_context, sizeof(Element));
+			element = entry->value = MemoryContextAllocZero(op->provider->value_context(variable->store), sizeof(Element));
 			element->entry = entry;
 		}
 		if (!is_map(variable))
@@ -341,7 +341,7 @@ element_write(Variable *variable, Datum second, Datum value, int64 serial, Times
 	else
 		entry = op->provider->put(variable->store, probe(op, second), &created);
 	element = entry->value;
-	caller = MemoryContextSwitchTo(op->element_context);
+	caller = MemoryContextSwitchTo(op->provider->value_context(variable->store));
 	if (element == NULL)
 	{
 		element = entry->value = palloc0(sizeof(Element));
@@ -650,4 +650,43 @@ transform_evict(Transform *op)
 			transform_record_drop_if_empty(op, record);
 		}
 	}
+}
+
+/* ---- the state reader ---- */
+
+static TupleTableSlot *
+shown_slot(Variable *variable)
+{
+	Transform *op = variable->op;
+	MemoryContext caller = MemoryContextSwitchTo(op->base.context);
+	TupleDesc desc = CreateTemplateTupleDesc(variable->list >= 0 && variable->declared ? 3 : 2);
+
+	TupleDescCopyEntry(desc, 1, op->base.spec->input[0], 1);
+	if (variable->declared)
+		TupleDescInitEntry(desc, 2, "value", variable->declared->type, variable->declared->typmod, 0);
+	else
+		TupleDescInitEntry(desc, 2, "value", TIMESTAMPTZOID, -1, 0);
+	if (desc->natts == 3)
+		TupleDescCopyEntry(desc, 3, variable->store->schema.keydesc, 2);
+	variable->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	MemoryContextSwitchTo(caller);
+	return variable->shown;
+}
+
+void
+transform_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
+{
+	Variable *variable = store->schema.operator_private;
+	TupleTableSlot *row = ExecClearTuple(variable->shown ? variable->shown : shown_slot(variable));
+	Datum second = entry_second(variable, entry, &row->tts_values[0], &row->tts_isnull[0]);
+
+	row->tts_isnull[1] = entry->removed;
+	if (!entry->removed)
+		row->tts_values[1] = variable->declared == NULL ? second : is_single(variable) ? single_value(variable, entry) : ((Element *) entry->value)->value;
+	if (row->tts_tupleDescriptor->natts == 3)
+	{
+		row->tts_values[2] = second;
+		row->tts_isnull[2] = false;
+	}
+	tell(arg, ExecStoreVirtualTuple(row), 1, true, entry->expires);
 }
