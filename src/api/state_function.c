@@ -101,18 +101,29 @@ variable_of_kind(FunctionCallInfo fcinfo, VariableKind kind)
 
 /* ---- types ---- */
 
-/* The conversion at this call site, found anew when another type comes along. */
+/* The conversion at this call site, found anew when another type comes along; NULL: there is none. */
 static Coercion *
-coercion(FunctionCallInfo fcinfo, int argno, Oid from, Oid to, int32 typmod, Variable *variable)
+coercion(FunctionCallInfo fcinfo, int argno, Oid from, Oid to, int32 typmod)
 {
 	Coercion *all = fcinfo->flinfo->fn_extra, *c;
 
 	if (unlikely(all == NULL))
 		all = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Coercion) * MAX_ARGUMENTS);
 	c = &all[argno];
-	if (unlikely(c->to != to || c->from != from || c->typmod != typmod))
-		coercion_prepare(c, from, to, typmod, psprintf("state variable \"%s\"", variable->declared->name), fcinfo->flinfo->fn_mcxt);
-	return c;
+	if (likely(c->to == to && c->from == from && c->typmod == typmod))
+		return c;
+	if (coercion_prepare(c, from, to, typmod, fcinfo->flinfo->fn_mcxt))
+		return c;
+	c->to = InvalidOid;
+	return NULL;
+}
+
+static void
+refuse_type(Variable *variable, const char *part, Oid declared, Oid other)
+{
+	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("%s of state variable \"%s\" of processor \"%s\" is %s, not %s", part, variable->declared->name,
+															   variable->op->processor->name, format_type_be(declared), format_type_be(other)),
+					errhint("Cast to %s.", format_type_be(declared))));
 }
 
 static Oid
@@ -128,25 +139,48 @@ argument_type(FunctionCallInfo fcinfo, int argno)
 
 /* An argument as the variable declares it. NULL is no value. */
 static Datum
-value_argument(FunctionCallInfo fcinfo, int argno, Oid to, int32 typmod, Variable *variable)
+argument_as(FunctionCallInfo fcinfo, int argno, Oid type, Oid to, int32 typmod, Variable *variable, const char *part)
 {
+	Coercion *c;
+
 	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("state variable \"%s\" cannot hold NULL", variable->declared->name),
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s of state variable \"%s\" of processor \"%s\" cannot be NULL", part,
+																		variable->declared->name, variable->op->processor->name),
 						errhint("Use stream.state_clear to forget it.")));
-	return coercion_apply(coercion(fcinfo, argno, argument_type(fcinfo, argno), to, typmod, variable), PG_GETARG_DATUM(argno));
+	c = coercion(fcinfo, argno, type, to, typmod);
+	if (c == NULL)
+		refuse_type(variable, part, to, type);
+	return coercion_apply(c, PG_GETARG_DATUM(argno));
+}
+
+static Datum
+value_argument(FunctionCallInfo fcinfo, int argno, Variable *variable)
+{
+	return argument_as(fcinfo, argno, argument_type(fcinfo, argno), variable->declared->type, variable->declared->typmod, variable, "value");
 }
 
 static Datum
 map_key_argument(FunctionCallInfo fcinfo, Variable *variable)
 {
-	return value_argument(fcinfo, 1, variable->declared->key_type, variable->declared->key_typmod, variable);
+	return argument_as(fcinfo, 1, argument_type(fcinfo, 1), variable->declared->key_type, variable->declared->key_typmod, variable, "key");
+}
+
+/* From what is kept to the type asked for. */
+static Coercion *
+result_coercion(FunctionCallInfo fcinfo, int argno, Variable *variable, const char *part, Oid declared)
+{
+	Coercion *c = coercion(fcinfo, argno, declared, argument_type(fcinfo, argno), -1);
+
+	if (c == NULL)
+		refuse_type(variable, part, declared, argument_type(fcinfo, argno));
+	return c;
 }
 
 /* What is kept, as the type asked for, in the caller's memory. */
 static Datum
 value_result(FunctionCallInfo fcinfo, int argno, Variable *variable, Datum value)
 {
-	Coercion *c = coercion(fcinfo, argno, variable->declared->type, argument_type(fcinfo, argno), -1, variable);
+	Coercion *c = result_coercion(fcinfo, argno, variable, "value", variable->declared->type);
 
 	value = coercion_apply(c, value);
 	return c->plain ? datumCopy(value, variable->by_value, variable->length) : value;
@@ -176,7 +210,7 @@ stream_state_update(PG_FUNCTION_ARGS)
 {
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_VALUE);
 
-	variable_set(variable, value_argument(fcinfo, 1, variable->declared->type, variable->declared->typmod, variable));
+	variable_set(variable, value_argument(fcinfo, 1, variable));
 	PG_RETURN_VOID();
 }
 
@@ -194,7 +228,7 @@ stream_list_get(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_LIST);
-	Coercion *c = coercion(fcinfo, 1, variable->declared->type, argument_type(fcinfo, 1), -1, variable);
+	Coercion *c = result_coercion(fcinfo, 1, variable, "value", variable->declared->type);
 	bool isnull = false;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -212,39 +246,44 @@ stream_list_append(PG_FUNCTION_ARGS)
 {
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_LIST);
 
-	variable_append(variable, value_argument(fcinfo, 1, variable->declared->type, variable->declared->typmod, variable));
+	variable_append(variable, value_argument(fcinfo, 1, variable));
 	PG_RETURN_VOID();
 }
 
-/* The whole list anew. The values are taken out of the array before the old ones go: they may be the same. */
+/* The elements of an array argument, as the variable declares them. */
+static Datum *
+elements_argument(FunctionCallInfo fcinfo, Variable *variable, int *n)
+{
+	Oid type = argument_type(fcinfo, 1), declared = variable->declared->type, array = get_array_type(declared);
+	Datum *values;
+	bool *nulls, by_value;
+	int16 length;
+	char align;
+
+	if (type != UNKNOWNOID && !OidIsValid(get_base_element_type(type)))
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("stream.list_put needs an array, not %s", format_type_be(type)),
+						errhint("Use stream.list_append for one value.")));
+	if (!OidIsValid(array))
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("type %s of state variable \"%s\" has no array type", format_type_be(declared), variable->declared->name),
+						errhint("Use stream.list_append.")));
+	get_typlenbyvalalign(declared, &length, &by_value, &align);
+	deconstruct_array(DatumGetArrayTypeP(argument_as(fcinfo, 1, type, array, variable->declared->typmod, variable, "value")), declared, length, by_value, align,
+					  &values, &nulls, n);
+	for (int i = 0; i < *n; i++)
+		if (nulls[i])
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("value of state variable \"%s\" of processor \"%s\" cannot be NULL",
+																			variable->declared->name, variable->op->processor->name)));
+	return values;
+}
+
+/* The whole list anew. The values were taken out of the array before the old ones go: they may be the same. */
 Datum
 stream_list_put(PG_FUNCTION_ARGS)
 {
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_LIST);
-	Oid type = argument_type(fcinfo, 1), declared = variable->declared->type;
-	int16 length;
-	bool by_value;
-	char align;
-	Datum *values;
-	bool *nulls;
 	int n;
+	Datum *values = elements_argument(fcinfo, variable, &n);
 
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("state variable \"%s\" cannot hold NULL", variable->declared->name),
-						errhint("Give an empty array, or use stream.list_clear.")));
-	if (type != UNKNOWNOID && !OidIsValid(get_base_element_type(type)))
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("stream.list_put needs an array, not %s", format_type_be(type)),
-						errhint("Use stream.list_append for one value.")));
-	if (!OidIsValid(get_array_type(declared)))
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("type %s of state variable \"%s\" has no array type", format_type_be(declared), variable->declared->name),
-						errhint("Use stream.list_append.")));
-	get_typlenbyvalalign(declared, &length, &by_value, &align);
-	deconstruct_array(DatumGetArrayTypeP(coercion_apply(coercion(fcinfo, 1, type, get_array_type(declared), variable->declared->typmod, variable),
-														PG_GETARG_DATUM(1))),
-					  declared, length, by_value, align, &values, &nulls, &n);
-	for (int i = 0; i < n; i++)
-		if (nulls[i])
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("state variable \"%s\" cannot hold NULL", variable->declared->name)));
 	variable_clear(variable);
 	for (int i = 0; i < n; i++)
 		variable_append(variable, values[i]);
@@ -277,7 +316,7 @@ stream_map_put(PG_FUNCTION_ARGS)
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_MAP);
 	Datum key = map_key_argument(fcinfo, variable);
 
-	variable_map_put(variable, key, value_argument(fcinfo, 2, variable->declared->type, variable->declared->typmod, variable));
+	variable_map_put(variable, key, value_argument(fcinfo, 2, variable));
 	PG_RETURN_VOID();
 }
 
@@ -311,8 +350,8 @@ stream_map_entries(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_MAP);
-	Coercion *key = coercion(fcinfo, 1, variable->declared->key_type, argument_type(fcinfo, 1), -1, variable);
-	Coercion *value = coercion(fcinfo, 2, variable->declared->type, argument_type(fcinfo, 2), -1, variable);
+	Coercion *key = result_coercion(fcinfo, 1, variable, "key", variable->declared->key_type);
+	Coercion *value = result_coercion(fcinfo, 2, variable, "value", variable->declared->type);
 	bool nulls[2] = {false, false};
 
 	InitMaterializedSRF(fcinfo, 0);

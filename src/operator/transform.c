@@ -226,7 +226,12 @@ transform_committed(Operator *base)
 static bool
 transform_wants_batch(Operator *base, TimestampTz evicted_at, TimestampTz next_watermark)
 {
-	return ((Transform *) base)->processor->time_mode == TIME_MODE_EVENT && next_watermark > evicted_at;
+	Transform *op = (Transform *) base;
+
+	if (op->processor->time_mode != TIME_MODE_EVENT)
+		return false;
+	/* A timer that is due already was registered by a timer's handler. */
+	return next_watermark > evicted_at || op->provider->first_expiry(op->timers->store) <= next_watermark;
 }
 
 static TimestampTz

@@ -138,7 +138,7 @@ handler_resolve(Transform *op, Handler *handler, const char *signature, const ch
 	handler->function = processor_function(signature);
 	allowed = pg_proc_aclcheck(handler->function, GetUserId(), ACL_EXECUTE);
 	if (allowed != ACLCHECK_OK)
-		aclcheck_error(allowed, OBJECT_FUNCTION, signature);
+		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(handler->function));
 	shape = transform_handler_shape(handler->function, what);
 	transform_handler_check_result(handler->function, shape.result, op->base.spec->output, op->base.spec->output->natts - 1);
 	handler->result = BlessTupleDesc(shape.result);

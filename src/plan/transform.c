@@ -119,17 +119,16 @@ load_processor(TransformCut *t)
 	t->spec->processor = processor_load(TextDatumGetCString(((Const *) name)->constvalue), false);
 }
 
-static Oid
+static void
 load_handler(TransformCut *t, const char *signature, const char *what, HandlerShape *shape)
 {
 	Oid function = processor_function(signature);
 	AclResult allowed = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
 
 	if (allowed != ACLCHECK_OK)
-		aclcheck_error(allowed, OBJECT_FUNCTION, signature);
+		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(function));
 	*shape = transform_handler_shape(function, what);
 	transform_handler_check_result(function, shape->result, t->spec->base.output, t->ncolumns);
-	return function;
 }
 
 /* ---- FROM, taken apart ---- */

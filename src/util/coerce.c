@@ -31,15 +31,15 @@ prepare_text(Coercion *c, MemoryContext context)
 	fmgr_info_cxt(function, &c->input, context);
 }
 
-static void
-prepare_elements(Coercion *c, const char *what, MemoryContext context)
+static bool
+prepare_elements(Coercion *c, MemoryContext context)
 {
 	Oid elements[2] = {get_base_element_type(c->from), get_base_element_type(c->to)};
 
 	c->element = MemoryContextAllocZero(context, sizeof(Coercion));
-	coercion_prepare(c->element, elements[0], elements[1], c->typmod, what, context);
 	for (int i = 0; i < 2; i++)
 		get_typlenbyvalalign(elements[i], &c->element_length[i], &c->element_by_value[i], &c->element_align[i]);
+	return coercion_prepare(c->element, elements[0], elements[1], c->typmod, context);
 }
 
 static void
@@ -56,8 +56,8 @@ prepare_length(Coercion *c, MemoryContext context)
 	}
 }
 
-void
-coercion_prepare(Coercion *c, Oid from, Oid to, int32 typmod, const char *what, MemoryContext context)
+bool
+coercion_prepare(Coercion *c, Oid from, Oid to, int32 typmod, MemoryContext context)
 {
 	bool checked = from != to && get_typtype(to) == TYPTYPE_DOMAIN; /* a domain's checks are its input function's */
 	CoercionPathType path;
@@ -77,22 +77,21 @@ coercion_prepare(Coercion *c, Oid from, Oid to, int32 typmod, const char *what, 
 	{
 		path = find_coercion_pathway(to, from, COERCION_ASSIGNMENT, &function);
 		if (path == COERCION_PATH_NONE)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("%s is of type %s, not %s", what, format_type_be(to), format_type_be(from)),
-							errhint("Cast the value, or NULL::%s where the type is asked for.", format_type_be(to))));
+			return false;
 		if (path == COERCION_PATH_COERCEVIAIO || checked)
 			prepare_text(c, context);
 		else if (path == COERCION_PATH_RELABELTYPE)
 			c->plain = true;
 		else if (path == COERCION_PATH_ARRAYCOERCE)
-			prepare_elements(c, what, context);
+			return prepare_elements(c, context);
 		else
 		{
 			fmgr_info_cxt(function, &c->function, context);
 			c->nargs = get_func_nargs(function);
 		}
 	}
-	if (c->element == NULL)
-		prepare_length(c, context);
+	prepare_length(c, context);
+	return true;
 }
 
 static Datum

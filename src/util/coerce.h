@@ -25,8 +25,8 @@ typedef struct Coercion
 	bool has_length;
 } Coercion;
 
-/* 42804 naming what when there is no such assignment. from may be unknown: a literal. Look-ups are kept in context. */
-extern void coercion_prepare(Coercion *c, Oid from, Oid to, int32 typmod, const char *what, MemoryContext context);
+/* False: there is no such assignment. from may be unknown: a literal. Look-ups are kept in context. */
+extern bool coercion_prepare(Coercion *c, Oid from, Oid to, int32 typmod, MemoryContext context);
 extern Datum coercion_apply(Coercion *c, Datum value);
 
 #endif
