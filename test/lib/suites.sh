@@ -142,6 +142,7 @@ suite_lint()
 	createdb lint
 	suite_one 'every SQL object has a comment' suite_sql_is_empty test/lib/uncommented.sql
 	suite_one 'exported symbols are the intended ones' suite_symbols
+	suite_one 'the reference names everything' test/lib/documented
 }
 
 suite_analyzer() # the clang that PostgreSQL's own development package brings
