@@ -561,24 +561,46 @@ join_close(Operator *op)
 	FreeExprContext(join->econtext, false);
 }
 
-/* What people see of a side's rows: join keys, then columns; what else the input has is ours. */
+static bool
+has_column(TupleDesc desc, int first, const char *name)
+{
+	for (int column = first; column < desc->natts; column++)
+		if (namestrcmp(&TupleDescAttr(desc, column)->attname, name) == 0)
+			return true;
+	return false;
+}
+
+/* What people see of a side's rows: the join keys, then the row: its columns, and those of the keys that are not among them. */
 static TupleTableSlot *
 shown_slot(StreamJoin *join, int i)
 {
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	TupleDesc input = spec->base.input[i], desc = CreateTemplateTupleDesc(2 * spec->nkeys + spec->npayload[i]);
 	Side *side = &join->sides[i];
-	MemoryContext old = MemoryContextSwitchTo(join->base.context);
 
-	if (side->shown == NULL)
+	for (int column = 1; column <= spec->nkeys + spec->npayload[i]; column++)
+		TupleDescCopyEntry(desc, column, input, column);
+	desc->natts = spec->nkeys + spec->npayload[i];
+	for (int key = 1; key <= spec->nkeys; key++)
+		if (!has_column(desc, spec->nkeys, NameStr(TupleDescAttr(input, key - 1)->attname)))
+			TupleDescCopyEntry(desc, ++desc->natts, input, key);
+	side->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	return side->shown;
+}
+
+/* Values of the keys, again, for those columns of the row that are not stored with it. */
+static void
+show_keys_in_row(TupleTableSlot *row, int nkeys, int at)
+{
+	TupleDesc desc = row->tts_tupleDescriptor;
+
+	for (int key = 0; at < desc->natts && key < nkeys; key++)
 	{
-		TupleDesc desc = CreateTemplateTupleDesc(spec->nkeys + spec->npayload[i]);
-
-		for (int column = 1; column <= desc->natts; column++)
-			TupleDescCopyEntry(desc, column, spec->base.input[i], column);
-		side->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+		if (namestrcmp(&TupleDescAttr(desc, key)->attname, NameStr(TupleDescAttr(desc, at)->attname)) != 0)
+			continue;
+		row->tts_values[at] = row->tts_values[key];
+		row->tts_isnull[at++] = row->tts_isnull[key];
 	}
-	MemoryContextSwitchTo(old);
-	return ExecClearTuple(side->shown);
 }
 
 static void
@@ -588,8 +610,10 @@ join_show(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell,
 	JoinSpec *spec = (JoinSpec *) op->spec;
 	int i = store == join->sides[0].store ? 0 : 1;
 	Side *side = &join->sides[i];
-	TupleTableSlot *row = shown_slot(join, i);
+	MemoryContext caller = MemoryContextSwitchTo(op->context);
+	TupleTableSlot *row = ExecClearTuple(side->shown ? side->shown : shown_slot(join, i));
 
+	MemoryContextSwitchTo(caller);
 	memset(row->tts_isnull, true, row->tts_tupleDescriptor->natts * sizeof(bool));
 	ExecStoreMinimalTuple(entry->key, side->key, false);
 	slot_getallattrs(side->key);
@@ -601,6 +625,7 @@ join_show(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell,
 		slot_getallattrs(side->payload);
 		memcpy(row->tts_values + spec->nkeys, side->payload->tts_values, spec->npayload[i] * sizeof(Datum));
 		memcpy(row->tts_isnull + spec->nkeys, side->payload->tts_isnull, spec->npayload[i] * sizeof(bool));
+		show_keys_in_row(row, spec->nkeys, spec->nkeys + spec->npayload[i]);
 	}
 	tell(arg, ExecStoreVirtualTuple(row), spec->nkeys, false, entry->expires);
 }

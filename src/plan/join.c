@@ -525,6 +525,8 @@ make_stage(JoinCut *join, int i)
 
 	foreach (lc, list_concat_copy(side->keys, side->payload))
 	{
+		if (foreach_current_index(lc) == list_length(side->keys))
+			names = NIL; /* a key may be among the columns too: both bear its name, the state reader shows both */
 		names = lappend(names, cut_unique_name(names, column_name(join, lfirst(lc))));
 		cut_add_column(&columns, lfirst(lc), llast(names));
 	}
