@@ -30,6 +30,7 @@ typedef struct Side
 	List *keys;			/* expressions, typed alike on both sides */
 	List *bounds;		/* TimeBound */
 	List *payload;		/* Vars of the level */
+	List *visible;		/* … those the level above uses; the others are there for the remaining conditions */
 	Expr *event_column; /* its event time, NULL: none with a watermark */
 	Lineage event_time;
 } Side;
@@ -465,6 +466,7 @@ find_payload(JoinCut *join)
 		ListCell *lc;
 
 		(void) query_tree_walker(join->level->query, collect_columns_walker, &context, QTW_IGNORE_JOINALIASES);
+		side->visible = list_copy(context.vars);
 		(void) collect_columns_walker((Node *) join->residual, &context);
 		foreach (lc, context.vars)
 		{
@@ -607,7 +609,8 @@ describe_output(JoinCut *join, List *outputs)
 	{
 		int i = foreach_current_index(lc) < list_length(join->sides[0].payload) ? 0 : 1;
 
-		output->lineage[foreach_current_index(lc)] = bound_lineage(lineage_of(join->c, &join->before, lfirst(lc)), lfirst(lc), join->sides[i].bounds);
+		if (list_member(join->sides[i].visible, lfirst(lc)))
+			output->lineage[foreach_current_index(lc)] = bound_lineage(lineage_of(join->c, &join->before, lfirst(lc)), lfirst(lc), join->sides[i].bounds);
 	}
 	return output;
 }

@@ -195,6 +195,22 @@ lower_of(Lineage window, FuncExpr *f)
 	return instant(window, lineage_apply(window.at_end, plus_interval(value_of(f->funcresulttype), window.length)));
 }
 
+/* AT TIME ZONE 'UTC' turns a timestamp into the timestamptz it means, and back. */
+static Lineage
+utc_of(Lineage base, FuncExpr *f)
+{
+	Node *zone = eval_const_expressions(NULL, copyObject(linitial(f->args)));
+	Oid type = exprType(lsecond(f->args));
+	char *name;
+
+	if (!IsA(zone, Const) || ((Const *) zone)->constisnull)
+		return no_lineage;
+	name = TextDatumGetCString(((Const *) zone)->constvalue);
+	if (pg_strcasecmp(name, "UTC") != 0 && pg_strcasecmp(name, "GMT") != 0 && pg_strcasecmp(name, "Etc/UTC") != 0)
+		return no_lineage;
+	return instant(base, lineage_apply(base.closes, (Expr *) makeRelabelType(value_of(f->funcresulttype), type, -1, InvalidOid, COERCE_IMPLICIT_CAST)));
+}
+
 static Lineage
 lineage_of_builtin(Compile *c, Level *level, FuncExpr *f, Lineage (*build)(Lineage, FuncExpr *), int arg)
 {
@@ -228,6 +244,9 @@ lineage_of_function(Compile *c, Level *level, FuncExpr *f)
 		case F_DATE_BIN_INTERVAL_TIMESTAMP_TIMESTAMP:
 		case F_DATE_BIN_INTERVAL_TIMESTAMPTZ_TIMESTAMPTZ:
 			return lineage_of_builtin(c, level, f, date_bin_of, 1);
+		case F_TIMEZONE_TEXT_TIMESTAMPTZ:
+		case F_TIMEZONE_TEXT_TIMESTAMP:
+			return lineage_of_builtin(c, level, f, utc_of, 1);
 		case F_LOWER_ANYRANGE:
 		case F_UPPER_ANYRANGE:
 			return lineage_of_bound(c, level, f);

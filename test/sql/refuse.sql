@@ -87,6 +87,24 @@ SELECT make('SELECT value FROM input i WHERE NOT EXISTS (SELECT FROM bare b WHER
 SELECT make('SELECT value FROM input i WHERE value NOT IN (SELECT value FROM bare)');
 SELECT make('SELECT k, (SELECT max(value) FROM input) AS m FROM dim');
 SELECT make('WITH s AS (SELECT value, random() AS r FROM input) SELECT * FROM s UNION ALL SELECT * FROM s');
+
+-- Joins of streams.
+SELECT make('SELECT i.value FROM input i JOIN twin t ON i.value < t.value');
+SELECT make('SELECT i.value FROM input i, twin t');
+SELECT make('SELECT i.value FROM input i LEFT JOIN bare b ON i.value = b.value AND b.ts BETWEEN i.ts AND i.ts + interval ''1 min''');
+SELECT make('SELECT i.value FROM input i LEFT JOIN twin t ON i.value = t.value');
+SELECT make('SELECT i.value FROM input i FULL JOIN twin t ON i.value = t.value AND t.other < i.ts');
+SELECT make('SELECT i.value FROM input i LEFT JOIN twin t ON i.value = t.value AND t.other BETWEEN i.ts AND i.ts + interval ''1 min''', 'update');
+SELECT make('SELECT value FROM input i WHERE EXISTS (SELECT FROM twin t WHERE t.value = i.value)');
+SELECT make('SELECT value FROM input i WHERE k = ''a'' OR EXISTS (SELECT FROM twin t WHERE t.value = i.value)');
+SELECT make('SELECT value FROM input i WHERE value IN (SELECT max(value) FROM twin GROUP BY k)');
+SELECT make('SELECT i.value FROM input i JOIN twin t ON i.value = t.value AND EXISTS (SELECT FROM dim d WHERE d.k = i.value + t.value)');
+SELECT make('SELECT i.value FROM input i JOIN LATERAL (SELECT t.value + i.value AS v FROM twin t) x ON x.v = i.value');
+SELECT make('SELECT a.value FROM (SELECT i.value, i.ts, t.other FROM input i JOIN twin t ON i.value = t.value AND i.ts = t.other) a JOIN input j ON a.value = j.value');
+SELECT make('SELECT stream.tumble(i.ts, ''5 s'') AS w, count(*) AS n FROM input i JOIN twin t ON i.value = t.value GROUP BY 1');
+SELECT make('SELECT stream.tumble(i.ts, ''5 s'') AS w, count(*) AS n FROM input i JOIN twin t ON i.value = t.value AND t.other < i.ts + t.value * interval ''1 s'' GROUP BY 1');
+SELECT make('SELECT i.ts, t.other, count(*) AS n FROM input i JOIN twin t ON i.value = t.value AND t.other = i.ts GROUP BY 1, 2');
+SELECT make('SELECT n, i.value FROM (SELECT value, count(*) AS n FROM twin GROUP BY value) c JOIN input i USING (value)', 'update');
 CREATE TABLE parent (value int, ts timestamptz, other timestamptz, k text, p point);
 ALTER FOREIGN TABLE bare INHERIT parent;
 SELECT make('SELECT i.value FROM input i JOIN parent p ON p.value = i.value');
