@@ -12,7 +12,7 @@ DOCS = $(wildcard doc/*.md)
 
 PG_CPPFLAGS = -I$(CURDIR)/src -DSTREAM_VERSION='"$(EXTVERSION)"' $(shell pkg-config --cflags rdkafka 2>/dev/null)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
-SHLIB_LINK = -lrdkafka -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
+SHLIB_LINK = -lrdkafka -lz -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
 EXTRA_CLEAN = build
 
 # Crash points for tests (src/util/failpoint.h); never in an installed library.

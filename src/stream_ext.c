@@ -8,6 +8,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "source/source.h"
 #include "state/store.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -36,6 +37,8 @@ settings_define(void)
 		DefineCustomIntVariable("stream_ext.max_queries", "So many streaming queries can run at the same time, in all databases.",
 								"Each takes one of max_worker_processes as well.", &max_queries, 128, 1, 10000, PGC_POSTMASTER, 0, NULL, NULL,
 								NULL);
+	DefineCustomStringVariable("stream_ext.file_roots", "Directories below which file sources and sinks may be; empty: wherever roles with the right may go.",
+							   NULL, &stream_file_roots, "", PGC_SUSET, GUC_LIST_INPUT, NULL, NULL, NULL);
 #ifdef STREAM_FAILPOINTS
 	failpoint_define_settings();
 #endif

@@ -105,6 +105,17 @@ CREATE TABLE stream.dead_letter (
 );
 COMMENT ON TABLE stream.dead_letter IS 'rows that could not be used, with where they came from and why; same transaction as their batch';
 
+CREATE TABLE stream.seen_file (
+    query_id bigint NOT NULL,
+    source   text NOT NULL,
+    n        bigint NOT NULL,
+    path     text NOT NULL,
+    modified timestamptz NOT NULL,
+    size     bigint NOT NULL,
+    CONSTRAINT seen_file_pkey PRIMARY KEY (query_id, source, n)
+);
+COMMENT ON TABLE stream.seen_file IS 'files a query has taken from a file source, in order; a position is the number of the last one read';
+
 /*
  * State: chunks of packed entries (state/memory.c has the layout). Chunks stay in the heap page up to 8 kB; longer ones go out of line, uncompressed.
  */
@@ -140,6 +151,7 @@ SELECT pg_catalog.pg_extension_config_dump('stream.commit_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.progress_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.seen_file', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.state_change', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.state_snapshot', '');
 

@@ -25,6 +25,34 @@ COMMENT ON FOREIGN DATA WRAPPER stream_kafka IS 'sources over Kafka topics; USAG
 CREATE SERVER stream_kafka FOREIGN DATA WRAPPER stream_kafka;
 COMMENT ON SERVER stream_kafka IS 'built-in server of Kafka sources; connection options then stand on the source itself';
 
+CREATE FUNCTION stream.validate_file(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_file';
+COMMENT ON FUNCTION stream.validate_file(text[], oid) IS 'checks the options of file sources';
+
+CREATE FUNCTION stream.validate_rate(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_rate';
+COMMENT ON FUNCTION stream.validate_rate(text[], oid) IS 'checks the options of rate sources';
+
+CREATE FUNCTION stream.validate_socket(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_socket';
+COMMENT ON FUNCTION stream.validate_socket(text[], oid) IS 'checks the options of socket sources';
+
+CREATE FOREIGN DATA WRAPPER stream_file HANDLER stream.fdw_handler VALIDATOR stream.validate_file;
+COMMENT ON FOREIGN DATA WRAPPER stream_file IS 'sources over files of a directory on the server; needs pg_read_server_files';
+CREATE SERVER stream_file FOREIGN DATA WRAPPER stream_file;
+COMMENT ON SERVER stream_file IS 'built-in server of file sources';
+
+CREATE FOREIGN DATA WRAPPER stream_rate HANDLER stream.fdw_handler VALIDATOR stream.validate_rate;
+COMMENT ON FOREIGN DATA WRAPPER stream_rate IS 'sources that make rows at a steady rate, for trying things out';
+CREATE SERVER stream_rate FOREIGN DATA WRAPPER stream_rate;
+COMMENT ON SERVER stream_rate IS 'built-in server of rate sources';
+GRANT USAGE ON FOREIGN SERVER stream_rate TO PUBLIC;
+
+CREATE FOREIGN DATA WRAPPER stream_socket HANDLER stream.fdw_handler VALIDATOR stream.validate_socket;
+COMMENT ON FOREIGN DATA WRAPPER stream_socket IS 'sources over lines from a TCP socket, for trying things out; not replayable';
+CREATE SERVER stream_socket FOREIGN DATA WRAPPER stream_socket;
+COMMENT ON SERVER stream_socket IS 'built-in server of socket sources';
+
 CREATE FUNCTION stream.create_source(
     name            text,
     kind            text,

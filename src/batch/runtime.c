@@ -124,6 +124,7 @@ readers_open(QueryRuntime *rt)
 			kept->watermark_delay = def->watermark_delay;
 			reader = kept->ops->open(kept);
 			reader->context = context;
+			reader->query_id = rt->query->id;
 			MemoryContextSwitchTo(rt->context);
 		}
 		rt->readers = lappend(rt->readers, reader);

@@ -33,6 +33,7 @@ typedef struct DecoderConfig
 	Bitmapset *needed;	/* attribute numbers whose values are wanted; the others are checked all the same, since a row
 								 * is bad or good for every query alike. NULL set means: all */
 	TimestampUnit timestamp_unit;
+	char delimiter;		/* csv: between fields; 0: a comma */
 	bool null_on_error; /* on_bad_row 'null': unreadable fields become NULL; an unreadable document still fails */
 } DecoderConfig;
 
@@ -59,6 +60,7 @@ struct Decoder
 extern const DecoderOps *format_lookup(const char *name);
 extern char *format_names(void); /* "csv, json, raw, text" */
 
+extern const DecoderOps csv_decoder;
 extern const DecoderOps json_decoder;
 extern const DecoderOps text_decoder;
 extern const DecoderOps raw_decoder;

@@ -25,8 +25,6 @@
 #include "utils/rel.h"
 
 PG_FUNCTION_INFO_V1(stream_fdw_handler);
-PG_FUNCTION_INFO_V1(stream_validate_table);
-PG_FUNCTION_INFO_V1(stream_validate_kafka);
 
 #define DEFAULT_ROWS 1000
 #define ROW_COST 0.02 /* decoding a row, in cpu units of the planner */
@@ -188,7 +186,7 @@ typedef struct CommonOptions
 } CommonOptions;
 
 static const OptionDef common_options[] = {
-	{"format", OPTION_ENUM, offsetof(CommonOptions, format), 0, 0, "json|text|raw"},
+	{"format", OPTION_ENUM, offsetof(CommonOptions, format), 0, 0, "csv|json|raw|text"},
 	{"timestamp_unit", OPTION_ENUM, offsetof(CommonOptions, timestamp_unit), 0, 0, "s|ms|us"},
 	{"on_bad_row", OPTION_ENUM, offsetof(CommonOptions, on_bad_row), 0, 0, "dead_letter|fail|skip|null"},
 	{"event_time", OPTION_TEXT, offsetof(CommonOptions, event_time), 0, 0, NULL},
@@ -252,16 +250,18 @@ options_validate(const SourceOps *ops, List *options, Oid catalog)
 	}
 }
 
-Datum
-stream_validate_table(PG_FUNCTION_ARGS)
-{
-	options_validate(&table_source, untransformRelOptions(PG_GETARG_DATUM(0)), PG_GETARG_OID(1));
-	PG_RETURN_VOID();
-}
+/* A validator per wrapper: the function is all that tells whose options they are. */
+#define VALIDATOR(kind)                                                                                            \
+	PG_FUNCTION_INFO_V1(stream_validate_##kind);                                                                   \
+	Datum stream_validate_##kind(PG_FUNCTION_ARGS)                                                                 \
+	{                                                                                                              \
+		options_validate(&kind##_source, untransformRelOptions(PG_GETARG_DATUM(0)), PG_GETARG_OID(1));             \
+		PG_RETURN_VOID();                                                                                          \
+	}                                                                                                              \
+	extern int stream_validator_ends
 
-Datum
-stream_validate_kafka(PG_FUNCTION_ARGS)
-{
-	options_validate(&kafka_source, untransformRelOptions(PG_GETARG_DATUM(0)), PG_GETARG_OID(1));
-	PG_RETURN_VOID();
-}
+VALIDATOR(table);
+VALIDATOR(kafka);
+VALIDATOR(file);
+VALIDATOR(rate);
+VALIDATOR(socket);

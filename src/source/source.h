@@ -52,6 +52,7 @@ typedef struct SourceReader
 {
 	const SourceOps *ops;
 	SourceDef *def;
+	int64 query_id;		   /* whose reader it is; 0: a read by hand */
 	MemoryContext context; /* dies with the reader */
 } SourceReader;
 
@@ -189,5 +190,10 @@ extern void source_scan_close(SourceScan *scan);
 
 extern const SourceOps table_source;
 extern const SourceOps kafka_source;
+extern const SourceOps file_source;
+extern const SourceOps rate_source;
+extern const SourceOps socket_source;
+
+extern char *stream_file_roots; /* setting stream_ext.file_roots */
 
 #endif

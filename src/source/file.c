@@ -1,0 +1,478 @@
+/*
+ * file.c: files of a directory as a stream. A position is a number: {"n": 12} means the first 12 files of the query's list in stream.seen_file.
+ * Files enter the list in the transaction that plans the batch, oldest first, and never twice: a changed file is not read again.
+ */
+#include "source/file.h"
+
+#include <unistd.h>
+
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "common/hashfn.h"
+#include "utils/numeric.h"
+#include "util/heap.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#define LOOK_AGAIN_MS 1000
+
+typedef struct FileReader
+{
+	SourceReader base;
+	MemoryContext seen_context;
+	bool seen_known;	 /* seen is what the table says, unless a transaction was rolled back since */
+	int64 nseen;
+	int64 allocated;
+	FileEntry *seen;	 /* in order: seen[n - 1] */
+	HTAB *by_path;
+	TimestampTz newest;
+	int64 cleaned_upto;
+} FileReader;
+
+static const OptionDef file_option_defs[] = {
+	{"path", OPTION_TEXT, offsetof(FileOptions, path), 0, 0, NULL},
+	{"header", OPTION_BOOL, offsetof(FileOptions, header), 0, 0, NULL},
+	{"delimiter", OPTION_TEXT, offsetof(FileOptions, delimiter), 0, 0, NULL},
+	{"max_files_per_batch", OPTION_INT64, offsetof(FileOptions, max_files_per_batch), 1, PG_INT64_MAX, NULL},
+	{"latest_first", OPTION_BOOL, offsetof(FileOptions, latest_first), 0, 0, NULL},
+	{"max_file_age", OPTION_INTERVAL, offsetof(FileOptions, max_file_age), 0, PG_INT64_MAX, NULL},
+	{"clean_source", OPTION_ENUM, offsetof(FileOptions, clean_source), 0, 0, "off|delete|archive"},
+	{"archive_dir", OPTION_TEXT, offsetof(FileOptions, archive_dir), 0, 0, NULL},
+	{NULL, 0, 0, 0, 0, NULL}};
+
+/* ---- options ---- */
+
+static bool
+file_check_option(const char *name, const char *value, Oid catalog)
+{
+	FileOptions ignored;
+
+	return catalog == ForeignTableRelationId && options_parse_text(file_option_defs, name, value, &ignored, "file source");
+}
+
+static const char *
+file_option_names(Oid catalog)
+{
+	return catalog == ForeignTableRelationId ? options_names(file_option_defs) : "";
+}
+
+static void
+path_check(const char *path, const char *option, SourceDef *def)
+{
+	if (path[0] != '/')
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"%s\" of source %s must be an absolute path: \"%s\"", option, def->name, path)));
+	if (strstr(path, "/../") || (strlen(path) >= 3 && strcmp(path + strlen(path) - 3, "/..") == 0))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"%s\" of source %s must not contain \"..\": \"%s\"", option, def->name, path)));
+}
+
+static void
+file_parse(SourceDef *def)
+{
+	FileOptions *options = palloc0(sizeof(FileOptions));
+	ListCell *lc;
+
+	options->max_file_age = -1;
+	options->clean_source = "off";
+	foreach (lc, def->table_options)
+	{
+		DefElem *elem = lfirst_node(DefElem, lc);
+
+		if (strcmp(elem->defname, "format") == 0)
+			options->format = defGetString(elem);
+		else if (strcmp(elem->defname, "timestamp_unit") == 0)
+			options->timestamp_unit = defGetString(elem);
+		else
+			options_parse_text(file_option_defs, elem->defname, defGetString(elem), options, psprintf("source %s", def->name));
+	}
+	def->options = options;
+	if (options->path == NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"path\"", def->name),
+						errhint("A directory or a glob on the server, such as /data/in/*.json.")));
+	path_check(options->path, "path", def);
+	if (options->delimiter && strlen(options->delimiter) != 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"delimiter\" of source %s must be one byte", def->name)));
+	if (strcmp(options->clean_source, "archive") == 0 && options->archive_dir == NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"clean_source\" archive of source %s needs option \"archive_dir\"", def->name)));
+	if (options->archive_dir)
+		path_check(options->archive_dir, "archive_dir", def);
+	file_check_access(def);
+}
+
+/* ---- the list of files seen ---- */
+
+static int64
+position_n(Position *position)
+{
+	char *text = position ? jsonb_get_text(position, "n") : NULL;
+
+	return text ? pg_strtoint64(text) : 0;
+}
+
+static Position *
+position_make(int64 n)
+{
+	JsonBuild b = {NULL, NULL};
+
+	json_object_begin(&b, NULL);
+	json_add_int(&b, "n", n);
+	json_object_end(&b);
+	return json_result(&b);
+}
+
+/* Paths are keys as they are: two of them are one file only if they are spelled alike. */
+typedef struct SeenPath
+{
+	char *path;
+} SeenPath;
+
+static uint32
+path_hash(const void *key, Size size)
+{
+	const char *path = *(char *const *) key;
+
+	return hash_bytes((const unsigned char *) path, strlen(path));
+}
+
+static int
+path_compare(const void *a, const void *b, Size size)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+static void
+seen_remember(FileReader *reader, const char *path, TimestampTz modified, int64 size)
+{
+	MemoryContext old = MemoryContextSwitchTo(reader->seen_context);
+	FileEntry *entry;
+	bool found;
+
+	if (reader->nseen == reader->allocated)
+	{
+		reader->allocated = Max(64, reader->allocated * 2);
+		reader->seen = reader->seen ? repalloc_huge(reader->seen, reader->allocated * sizeof(FileEntry)) : palloc(reader->allocated * sizeof(FileEntry));
+	}
+	entry = &reader->seen[reader->nseen++];
+	entry->path = pstrdup(path);
+	entry->modified = modified;
+	entry->size = size;
+	reader->newest = Max(reader->newest, modified);
+	hash_search(reader->by_path, &entry->path, HASH_ENTER, &found);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+seen_reset(FileReader *reader)
+{
+	HASHCTL ctl = {.keysize = sizeof(char *), .entrysize = sizeof(SeenPath), .hash = path_hash, .match = path_compare};
+
+	MemoryContextReset(reader->seen_context);
+	ctl.hcxt = reader->seen_context;
+	reader->by_path = hash_create("stream_ext seen files", 256, &ctl, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	reader->seen = NULL;
+	reader->nseen = reader->allocated = 0;
+	reader->newest = DT_NOBEGIN;
+}
+
+enum
+{
+	SEEN_QUERY, SEEN_SOURCE, SEEN_N, SEEN_PATH, SEEN_MODIFIED, SEEN_SIZE, SEEN_COLUMNS
+};
+
+static HeapScan *
+seen_scan(FileReader *reader, bool backward)
+{
+	Datum keys[] = {Int64GetDatum(reader->base.query_id), CStringGetTextDatum(reader->base.def->name)};
+
+	return heap_scan_begin("seen_file", "seen_file_pkey", 2, keys, backward);
+}
+
+/* What the table says; kept in memory, and read again when a rolled back transaction took entries away. */
+static void
+seen_load(FileReader *reader)
+{
+	HeapScan *scan = seen_scan(reader, true);
+	Datum v[SEEN_COLUMNS];
+	bool n[SEEN_COLUMNS];
+	int64 last = heap_scan_next(scan, v, n) ? DatumGetInt64(v[SEEN_N]) : 0;
+
+	heap_scan_end(scan);
+	if (reader->seen_known && last == reader->nseen)
+		return;
+	seen_reset(reader);
+	scan = seen_scan(reader, false);
+	while (heap_scan_next(scan, v, n))
+		seen_remember(reader, TextDatumGetCString(v[SEEN_PATH]), DatumGetTimestampTz(v[SEEN_MODIFIED]), DatumGetInt64(v[SEEN_SIZE]));
+	heap_scan_end(scan);
+	reader->seen_known = true;
+}
+
+static void
+seen_add(FileReader *reader, FileEntry *entry)
+{
+	Datum v[SEEN_COLUMNS];
+	bool n[SEEN_COLUMNS] = {false};
+
+	seen_remember(reader, entry->path, entry->modified, entry->size);
+	v[SEEN_QUERY] = Int64GetDatum(reader->base.query_id);
+	v[SEEN_SOURCE] = CStringGetTextDatum(reader->base.def->name);
+	v[SEEN_N] = Int64GetDatum(reader->nseen);
+	v[SEEN_PATH] = CStringGetTextDatum(entry->path);
+	v[SEEN_MODIFIED] = TimestampTzGetDatum(entry->modified);
+	v[SEEN_SIZE] = Int64GetDatum(entry->size);
+	heap_insert_row("seen_file", v, n);
+}
+
+/* ---- new files ---- */
+
+static int
+oldest_first(const ListCell *a, const ListCell *b)
+{
+	const FileEntry *x = lfirst(a), *y = lfirst(b);
+
+	if (x->modified != y->modified)
+		return x->modified < y->modified ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+static int
+newest_first(const ListCell *a, const ListCell *b)
+{
+	return oldest_first(b, a);
+}
+
+/* Files not seen before, in the order they will be read. The age limit is relative to the newest file, and spares the very first batch. */
+static List *
+files_new(FileReader *reader, bool limited)
+{
+	FileOptions *options = reader->base.def->options;
+	bool aged = options->max_file_age >= 0 && reader->nseen > 0 && !(options->latest_first && limited);
+	List *all = file_list(reader->base.def), *fresh = NIL;
+	TimestampTz newest = reader->newest;
+	ListCell *lc;
+
+	foreach (lc, all)
+		newest = Max(newest, ((FileEntry *) lfirst(lc))->modified);
+	foreach (lc, all)
+	{
+		FileEntry *entry = lfirst(lc);
+
+		if (hash_search(reader->by_path, &entry->path, HASH_FIND, NULL) != NULL)
+			continue;
+		if (aged && entry->modified < newest - options->max_file_age)
+			continue;
+		fresh = lappend(fresh, entry);
+	}
+	list_sort(fresh, options->latest_first ? newest_first : oldest_first);
+	return fresh;
+}
+
+/* May one more file go into a batch of so many files and bytes? The first always may. */
+static bool
+fits(FileReader *reader, const ReadLimit *limit, int64 files, int64 bytes, int64 size)
+{
+	FileOptions *options = reader->base.def->options;
+
+	if (files == 0)
+		return true;
+	if (options->max_files_per_batch > 0 && files >= options->max_files_per_batch && !limit->everything)
+		return false;
+	return limit->max_bytes == 0 || bytes + size <= limit->max_bytes;
+}
+
+static SourceAdvance
+file_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLimit *limit)
+{
+	FileReader *reader = (FileReader *) base;
+	SourceAdvance advance = {.rows = -1, .rows_waiting = -1};
+	int64 start = position_n(from), n = start, bytes = 0, last;
+	List *fresh;
+	ListCell *lc;
+
+	seen_load(reader);
+	last = ceiling ? Min(position_n(ceiling), reader->nseen) : reader->nseen;
+	/* Files on the list that no batch has read yet come first. */
+	while (n < last && fits(reader, limit, n - start, bytes, reader->seen[n].size))
+		bytes += reader->seen[n++].size;
+	advance.more = n < last;
+	if (!advance.more && ceiling == NULL)
+	{
+		fresh = files_new(reader, limit->max_rows > 0 || ((FileOptions *) base->def->options)->max_files_per_batch > 0);
+		foreach (lc, fresh)
+		{
+			FileEntry *entry = lfirst(lc);
+
+			if (!fits(reader, limit, n - start, bytes, entry->size))
+			{
+				advance.more = true;
+				break;
+			}
+			seen_add(reader, entry);
+			bytes += entry->size;
+			n++;
+		}
+	}
+	if (n > start)
+		advance.end = position_make(n);
+	return advance;
+}
+
+static Position *
+file_latest(SourceReader *base)
+{
+	FileReader *reader = (FileReader *) base;
+	ListCell *lc;
+
+	seen_load(reader);
+	foreach (lc, files_new(reader, false))
+		seen_add(reader, lfirst(lc));
+	return position_make(reader->nseen);
+}
+
+static Position *
+file_initial(SourceReader *reader)
+{
+	return NULL;
+}
+
+static SourceReader *
+file_open(SourceDef *def)
+{
+	FileReader *reader = palloc0(sizeof(FileReader));
+
+	reader->base.ops = &file_source;
+	reader->base.def = def;
+	reader->base.context = CurrentMemoryContext;
+	reader->seen_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext seen files", ALLOCSET_DEFAULT_SIZES);
+	file_check_access(def);
+	return &reader->base;
+}
+
+/* ---- scans ---- */
+
+typedef struct FileScan
+{
+	List *files; /* FileEntry */
+	int next;
+	RecordReader *read;
+	bool in_file;
+} FileScan;
+
+static void
+file_scan_begin(SourceScan *scan)
+{
+	FileReader *reader = (FileReader *) scan->reader;
+	FileScan *state = palloc0(sizeof(FileScan));
+
+	scan->state = state;
+	state->read = file_read_open(scan);
+	if (scan->batch == NULL)
+	{
+		state->files = file_list(reader->base.def);
+		list_sort(state->files, oldest_first);
+		return;
+	}
+	seen_load(reader);
+	for (int64 n = position_n(scan->from); n < position_n(scan->to) && n < reader->nseen; n++)
+		state->files = lappend(state->files, &reader->seen[n]);
+}
+
+static bool
+file_scan_next(SourceScan *scan, TupleTableSlot *slot)
+{
+	FileScan *state = scan->state;
+
+	for (;;)
+	{
+		if (state->in_file && file_read_next(state->read, slot))
+			return true;
+		if (state->next >= list_length(state->files))
+			return false;
+		file_read_start(state->read, list_nth(state->files, state->next++));
+		state->in_file = true;
+	}
+}
+
+static void
+file_scan_rewind(SourceScan *scan)
+{
+	FileScan *state = scan->state;
+
+	state->next = 0;
+	state->in_file = false;
+}
+
+static void
+file_scan_end(SourceScan *scan)
+{
+}
+
+/* ---- afterwards ---- */
+
+static void
+file_clean(FileReader *reader, FileEntry *entry)
+{
+	FileOptions *options = reader->base.def->options;
+	const char *name = strrchr(entry->path, '/');
+	char target[MAXPGPATH];
+	int rc;
+
+	if (strcmp(options->clean_source, "delete") == 0)
+		rc = unlink(entry->path);
+	else
+	{
+		snprintf(target, sizeof(target), "%s%s", options->archive_dir, name);
+		rc = rename(entry->path, target);
+	}
+	if (rc != 0 && errno != ENOENT)
+		ereport(LOG, (errcode_for_file_access(), errmsg("could not clean file \"%s\" of source %s: %m", entry->path, reader->base.def->name)));
+}
+
+/* The batch is committed: files may go. A crash before this leaves them; they are not read again all the same. */
+static void
+file_acknowledge(SourceReader *base, Position *upto)
+{
+	FileReader *reader = (FileReader *) base;
+	int64 n = position_n(upto);
+
+	if (strcmp(((FileOptions *) base->def->options)->clean_source, "off") != 0)
+		for (int64 i = Max(reader->cleaned_upto, n - 10000); i < n && i < reader->nseen; i++)
+			file_clean(reader, &reader->seen[i]);
+	reader->cleaned_upto = n;
+}
+
+static int
+file_look_again_ms(SourceReader *reader)
+{
+	return LOOK_AGAIN_MS;
+}
+
+static void
+file_close(SourceReader *reader)
+{
+}
+
+const SourceOps file_source = {
+	.kind = "file",
+	.server = "stream_file",
+	.replayable = true,
+	.check_option = file_check_option,
+	.option_names = file_option_names,
+	.parse = file_parse,
+	.open = file_open,
+	.initial = file_initial,
+	.latest = file_latest,
+	.advance = file_advance,
+	.scan_begin = file_scan_begin,
+	.scan_next = file_scan_next,
+	.scan_rewind = file_scan_rewind,
+	.scan_end = file_scan_end,
+	.acknowledge = file_acknowledge,
+	.look_again_ms = file_look_again_ms,
+	.close = file_close,
+};

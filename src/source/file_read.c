@@ -1,0 +1,314 @@
+/*
+ * file_read.c: lines and records of one file → rows. gzip is read through zlib, several members as one.
+ * A batch reads a file up to the size it had when it was planned: what is appended later is not part of it, and a retry reads the same.
+ */
+#include "source/file.h"
+
+#include <zlib.h>
+
+#include "catalog/pg_type.h"
+#include "format/csv.h"
+#include "miscadmin.h"
+#include "util/json_build.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#define READ_SIZE (256 * 1024)
+
+typedef enum FileColumn
+{
+	FILE_COLUMN_PATH,
+	FILE_COLUMN_LINE,
+	FILE_COLUMN_MODIFIED,
+	FILE_COLUMNS
+} FileColumn;
+
+struct RecordReader
+{
+	SourceScan *scan;
+	MemoryContext context; /* of this struct */
+	MemoryContext decoder_context;
+	MemoryContextCallback closing;
+	Decoder *decoder;
+	const char *format;
+	int metadata[FILE_COLUMNS]; /* index of the column, -1: not declared */
+	FileEntry *entry;
+	gzFile file;
+	bool plain;			/* not compressed: size limits what is read */
+	int64 left;			/* bytes of a plain file that belong to it */
+	bool at_end;
+	char *buf;
+	size_t size, start, filled;
+	size_t resume;		/* csv: scanned so far of the record at hand */
+	bool quoted;
+	int64 line;			/* number of the line that starts at buf + start */
+};
+
+static void
+read_close(void *arg)
+{
+	RecordReader *read = arg;
+
+	if (read->file)
+		gzclose(read->file);
+	read->file = NULL;
+}
+
+static int
+metadata_column(SourceDef *def, const char *name)
+{
+	for (int i = 0; i < def->desc->natts; i++)
+		if (!TupleDescAttr(def->desc, i)->attisdropped && strcmp(NameStr(TupleDescAttr(def->desc, i)->attname), name) == 0)
+			return i;
+	return -1;
+}
+
+RecordReader *
+file_read_open(SourceScan *scan)
+{
+	static const char *const names[] = {"file_path", "file_line", "file_modified"};
+	RecordReader *read = palloc0(sizeof(RecordReader));
+
+	read->scan = scan;
+	read->context = CurrentMemoryContext;
+	read->decoder_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext file decoder", ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < FILE_COLUMNS; i++)
+		read->metadata[i] = metadata_column(scan->reader->def, names[i]);
+	read->size = READ_SIZE;
+	read->buf = MemoryContextAlloc(read->context, read->size);
+	read->closing.func = read_close;
+	read->closing.arg = read;
+	MemoryContextRegisterResetCallback(read->context, &read->closing);
+	return read;
+}
+
+static TimestampUnit
+timestamp_unit(const char *name)
+{
+	if (name == NULL)
+		return TIMESTAMP_UNIT_NONE;
+	return strcmp(name, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+}
+
+/* A decoder for the file's format; kept while the format stays the same. */
+static void
+decoder_choose(RecordReader *read, const char *format)
+{
+	SourceDef *def = read->scan->reader->def;
+	FileOptions *options = def->options;
+	const DecoderOps *ops = format_lookup(format);
+	DecoderConfig config = {.desc = def->desc, .needed = read->scan->needed, .timestamp_unit = timestamp_unit(options->timestamp_unit),
+							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0};
+	MemoryContext old;
+
+	if (read->decoder && strcmp(read->format, format) == 0)
+	{
+		if (strcmp(format, "csv") == 0)
+			csv_by_position(read->decoder);
+		return;
+	}
+	if (ops == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("format \"%s\" of source %s is not supported", format, def->name),
+						errdetail("Formats are: %s.", format_names())));
+	MemoryContextReset(read->decoder_context);
+	old = MemoryContextSwitchTo(read->decoder_context);
+	config.paths = palloc(sizeof(char *) * Max(def->desc->natts, 1));
+	memcpy(config.paths, def->paths, sizeof(char *) * def->desc->natts);
+	for (int i = 0; i < FILE_COLUMNS; i++)
+		if (read->metadata[i] >= 0)
+			config.paths[read->metadata[i]] = NULL;
+	read->format = pstrdup(format);
+	read->decoder = ops->open(&config);
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- bytes ---- */
+
+static void
+buffer_fill(RecordReader *read)
+{
+	int n, want;
+
+	if (read->start > 0)
+	{
+		memmove(read->buf, read->buf + read->start, read->filled - read->start);
+		read->filled -= read->start;
+		read->start = 0;
+	}
+	if (read->filled == read->size)
+	{
+		read->size *= 2;
+		read->buf = repalloc_huge(read->buf, read->size);
+	}
+	want = (int) Min(read->size - read->filled, (size_t) READ_SIZE);
+	if (read->plain)
+		want = (int) Min((int64) want, read->left);
+	n = want > 0 ? gzread(read->file, read->buf + read->filled, want) : 0;
+	if (n < 0)
+	{
+		int code;
+		const char *why = gzerror(read->file, &code);
+
+		if (code == Z_ERRNO)
+			why = strerror(errno);
+		ereport(ERROR, (errcode(ERRCODE_IO_ERROR),
+						errmsg("could not read file \"%s\" of source %s: %s", read->entry->path, read->scan->reader->def->name, why),
+						errhint("stream.skip_batch gives up the batch.")));
+	}
+	if (read->plain && n < want)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" of source %s is shorter than when its batch was planned", read->entry->path,
+																read->scan->reader->def->name),
+						errhint("Files must appear whole, by rename, and not change. stream.skip_batch gives up the batch.")));
+	read->left -= n;
+	read->filled += n;
+	read->at_end = n == 0 || (read->plain && read->left == 0);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Length of the record at buf + start, line end included; 0: the file is at its end. */
+static size_t
+record_next(RecordReader *read)
+{
+	bool csv = strcmp(read->format, "csv") == 0;
+
+	read->resume = 0;
+	read->quoted = false;
+	for (;;)
+	{
+		const char *at = read->buf + read->start;
+		size_t len = read->filled - read->start, found;
+
+		if (csv)
+			found = csv_record_length(at, len, read->at_end, &read->resume, &read->quoted);
+		else
+		{
+			const char *end = len > read->resume ? memchr(at + read->resume, '\n', len - read->resume) : NULL;
+
+			read->resume = len;
+			found = end ? (size_t) (end - at) + 1 : read->at_end ? len : 0;
+		}
+		if (found > 0 || read->at_end)
+			return found;
+		buffer_fill(read);
+	}
+}
+
+void
+file_read_start(RecordReader *read, FileEntry *entry)
+{
+	SourceDef *def = read->scan->reader->def;
+	MemoryContext old = MemoryContextSwitchTo(read->context);
+	size_t length;
+
+	read_close(read);
+	read->entry = entry;
+	decoder_choose(read, file_format(def, entry->path));
+	read->file = gzopen(entry->path, "rb");
+	if (read->file == NULL)
+		ereport(ERROR, (errcode_for_file_access(), errmsg("could not open file \"%s\" of source %s: %m", entry->path, def->name),
+						errhint("A file must stay until the batch that reads it is committed. stream.skip_batch gives up the batch.")));
+	gzbuffer(read->file, READ_SIZE);
+	read->start = read->filled = 0;
+	read->at_end = false;
+	read->left = PG_INT64_MAX;
+	read->plain = gzdirect(read->file);
+	if (read->plain)
+		read->left = entry->size;
+	read->line = 1;
+	buffer_fill(read);
+	if (read->filled >= 3 && memcmp(read->buf, "\xEF\xBB\xBF", 3) == 0)
+		read->start = 3;
+	if (strcmp(read->format, "csv") == 0 && ((FileOptions *) def->options)->header && (length = record_next(read)) > 0)
+	{
+		old = MemoryContextSwitchTo(read->decoder_context);
+		csv_by_header(read->decoder, read->buf + read->start, length);
+		MemoryContextSwitchTo(old);
+		read->start += length;
+		read->line++;
+	}
+	MemoryContextSwitchTo(read->context);
+}
+
+/* ---- rows ---- */
+
+static void
+bad_record(RecordReader *read, const char *record, size_t length, int64 line, DecodeError *error)
+{
+	JsonBuild b = {NULL, NULL};
+
+	json_object_begin(&b, NULL);
+	json_add_text(&b, "file", read->entry->path);
+	json_add_int(&b, "line", line);
+	json_object_end(&b);
+	source_bad_row(read->scan, json_result(&b), record, length, error->sqlstate, error->message);
+}
+
+static void
+fill_metadata(RecordReader *read, TupleTableSlot *slot, int64 line)
+{
+	int *m = read->metadata;
+	Datum values[FILE_COLUMNS];
+
+	for (int i = 0; i < FILE_COLUMNS; i++)
+		if (m[i] >= 0)
+			slot->tts_isnull[m[i]] = false;
+	if (m[FILE_COLUMN_PATH] >= 0)
+		values[FILE_COLUMN_PATH] = PointerGetDatum(cstring_to_text(read->entry->path));
+	values[FILE_COLUMN_MODIFIED] = TimestampTzGetDatum(read->entry->modified);
+	values[FILE_COLUMN_LINE] = Int64GetDatum(line);
+	if (m[FILE_COLUMN_LINE] >= 0 && TupleDescAttr(slot->tts_tupleDescriptor, m[FILE_COLUMN_LINE])->atttypid == INT4OID)
+		values[FILE_COLUMN_LINE] = Int32GetDatum((int32) line);
+	for (int i = 0; i < FILE_COLUMNS; i++)
+		if (m[i] >= 0)
+			slot->tts_values[m[i]] = values[i];
+}
+
+static size_t
+without_line_end(const char *record, size_t length)
+{
+	if (length > 0 && record[length - 1] == '\n')
+		length--;
+	if (length > 0 && record[length - 1] == '\r')
+		length--;
+	return length;
+}
+
+static int64
+lines_in(const char *record, size_t length)
+{
+	int64 n = 0;
+
+	for (const char *p = record; (p = memchr(p, '\n', record + length - p)) != NULL; p++)
+		n++;
+	return Max(n, 1);
+}
+
+bool
+file_read_next(RecordReader *read, TupleTableSlot *slot)
+{
+	bool text = strcmp(read->format, "text") == 0;
+	size_t length;
+
+	while ((length = record_next(read)) > 0)
+	{
+		const char *record = read->buf + read->start;
+		size_t content = without_line_end(record, length);
+		int64 line = read->line;
+		DecodeError error;
+
+		read->start += length;
+		read->line += lines_in(record, length);
+		if (content == 0 && !text)
+			continue; /* an empty line is no document */
+		memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+		if (!read->decoder->ops->decode(read->decoder, record, content, slot->tts_values, slot->tts_isnull, &error))
+		{
+			bad_record(read, record, content, line, &error);
+			continue;
+		}
+		fill_metadata(read, slot, line);
+		return true;
+	}
+	return false;
+}

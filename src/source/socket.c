@@ -1,0 +1,386 @@
+/*
+ * socket.c: lines from a TCP server, for trying things out. What has been read is kept until its batch commits, and nowhere else:
+ * a restart loses lines, which is why such a source says that it is not replayable. A position counts lines: {"n": 12}.
+ */
+#include "source/source.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "catalog/pg_foreign_table.h"
+#include "commands/defrem.h"
+#include "format/format.h"
+#include "miscadmin.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#define READ_SIZE 65536
+#define MAX_LINE (64 * 1024 * 1024)
+
+typedef struct SocketOptions
+{
+	char *host, *format, *timestamp_unit;
+	int64 port;
+} SocketOptions;
+
+typedef struct SocketReader
+{
+	SourceReader base;
+	int fd;						/* -1: not connected */
+	bool at_end;				/* the server closed */
+	MemoryContextCallback closing;
+	MemoryContext lines_context;
+	StringInfoData partial;		/* what came after the last line end */
+	int64 first;				/* number of lines before lines[0] */
+	List *lines;				/* StringInfo, oldest first */
+} SocketReader;
+
+static const OptionDef socket_option_defs[] = {
+	{"host", OPTION_TEXT, offsetof(SocketOptions, host), 0, 0, NULL},
+	{"port", OPTION_INT64, offsetof(SocketOptions, port), 1, 65535, NULL},
+	{NULL, 0, 0, 0, 0, NULL}};
+
+static bool
+socket_check_option(const char *name, const char *value, Oid catalog)
+{
+	SocketOptions ignored;
+
+	return catalog == ForeignTableRelationId && options_parse_text(socket_option_defs, name, value, &ignored, "socket source");
+}
+
+static const char *
+socket_option_names(Oid catalog)
+{
+	return catalog == ForeignTableRelationId ? options_names(socket_option_defs) : "";
+}
+
+static void
+socket_parse(SourceDef *def)
+{
+	SocketOptions *options = palloc0(sizeof(SocketOptions));
+	ListCell *lc;
+
+	options->host = "127.0.0.1";
+	options->format = "text";
+	foreach (lc, def->table_options)
+	{
+		DefElem *elem = lfirst_node(DefElem, lc);
+
+		if (strcmp(elem->defname, "format") == 0)
+			options->format = defGetString(elem);
+		else if (strcmp(elem->defname, "timestamp_unit") == 0)
+			options->timestamp_unit = defGetString(elem);
+		else
+			options_parse_text(socket_option_defs, elem->defname, defGetString(elem), options, psprintf("source %s", def->name));
+	}
+	def->options = options;
+	if (options->port == 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"port\"", def->name)));
+}
+
+static char *
+socket_prepare(const char *name, List *options, const char *columns)
+{
+	ereport(NOTICE, (errmsg("socket source \"%s\" is not replayable: lines are lost when the server restarts or a batch fails", name),
+					 errhint("It is for trying things out. Use a Kafka, file or table source for everything else.")));
+	return columns ? pstrdup(columns) : "line pg_catalog.text";
+}
+
+/* ---- the connection ---- */
+
+static void
+socket_disconnect(void *arg)
+{
+	SocketReader *reader = arg;
+
+	if (reader->fd >= 0)
+		close(reader->fd);
+	reader->fd = -1;
+}
+
+static void
+socket_connect(SocketReader *reader)
+{
+	SocketOptions *options = reader->base.def->options;
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *addresses;
+	int rc = getaddrinfo(options->host, psprintf(INT64_FORMAT, options->port), &hints, &addresses);
+
+	for (struct addrinfo *a = rc == 0 ? addresses : NULL; a != NULL && reader->fd < 0; a = a->ai_next)
+	{
+		reader->fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+		if (reader->fd >= 0 && connect(reader->fd, a->ai_addr, a->ai_addrlen) != 0)
+			socket_disconnect(reader);
+	}
+	if (rc == 0)
+		freeaddrinfo(addresses);
+	if (reader->fd < 0)
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION), errmsg("source %s cannot connect to %s port " INT64_FORMAT, reader->base.def->name,
+																	  options->host, options->port)));
+	if (!pg_set_noblock(reader->fd))
+		ereport(ERROR, (errcode_for_socket_access(), errmsg("could not set socket of source %s to nonblocking mode: %m", reader->base.def->name)));
+}
+
+static void
+line_complete(SocketReader *reader)
+{
+	StringInfo line = makeStringInfo();
+
+	appendBinaryStringInfo(line, reader->partial.data, reader->partial.len);
+	if (line->len > 0 && line->data[line->len - 1] == '\r')
+		line->data[--line->len] = '\0';
+	reader->lines = lappend(reader->lines, line);
+	resetStringInfo(&reader->partial);
+}
+
+/* Takes what has arrived, without waiting. */
+static void
+socket_receive(SocketReader *reader)
+{
+	MemoryContext old;
+	char buf[READ_SIZE];
+	ssize_t n;
+
+	if (reader->fd < 0 && !reader->at_end)
+		socket_connect(reader);
+	old = MemoryContextSwitchTo(reader->lines_context);
+	while (reader->fd >= 0 && (n = recv(reader->fd, buf, sizeof(buf), 0)) != 0)
+	{
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			break; /* nothing more for now, or broken: the next look tells */
+		for (ssize_t i = 0; i < n; i++)
+		{
+			if (buf[i] == '\n')
+				line_complete(reader);
+			else
+				appendStringInfoCharMacro(&reader->partial, buf[i]);
+		}
+		if (reader->partial.len > MAX_LINE)
+			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("line of source %s is longer than %d bytes", reader->base.def->name, MAX_LINE)));
+	}
+	if (reader->fd >= 0 && n == 0)
+	{
+		if (reader->partial.len > 0)
+			line_complete(reader);
+		socket_disconnect(reader);
+		reader->at_end = true;
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- positions ---- */
+
+static int64
+position_n(Position *position)
+{
+	char *text = position ? jsonb_get_text(position, "n") : NULL;
+
+	return text ? pg_strtoint64(text) : 0;
+}
+
+static Position *
+position_make(int64 n)
+{
+	JsonBuild b = {NULL, NULL};
+
+	json_object_begin(&b, NULL);
+	json_add_int(&b, "n", n);
+	json_object_end(&b);
+	return json_result(&b);
+}
+
+static Position *
+socket_initial(SourceReader *reader)
+{
+	return NULL;
+}
+
+static int64
+lines_end(SocketReader *reader)
+{
+	return reader->first + list_length(reader->lines);
+}
+
+static Position *
+socket_latest(SourceReader *base)
+{
+	socket_receive((SocketReader *) base);
+	return position_make(lines_end((SocketReader *) base));
+}
+
+static SourceAdvance
+socket_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLimit *limit)
+{
+	SocketReader *reader = (SocketReader *) base;
+	SourceAdvance advance = {NULL, -1, -1, false, NULL};
+	int64 start = position_n(from), end;
+
+	socket_receive(reader);
+	if (reader->lines == NIL)
+		reader->first = Max(reader->first, start); /* a new connection goes on counting where the log is */
+	end = lines_end(reader);
+	if (ceiling)
+		end = Min(end, position_n(ceiling));
+	advance.rows_waiting = Max(end - start, 0);
+	if (limit->max_rows > 0 && end - start > limit->max_rows)
+	{
+		end = start + limit->max_rows;
+		advance.more = true;
+	}
+	advance.rows = Max(end - start, 0);
+	if (end > start)
+		advance.end = position_make(end);
+	return advance;
+}
+
+static SourceReader *
+socket_open(SourceDef *def)
+{
+	SocketReader *reader = palloc0(sizeof(SocketReader));
+
+	reader->base.ops = &socket_source;
+	reader->base.def = def;
+	reader->base.context = CurrentMemoryContext;
+	reader->fd = -1;
+	reader->lines_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext socket lines", ALLOCSET_DEFAULT_SIZES);
+	reader->partial.data = MemoryContextAlloc(reader->lines_context, 1024);
+	reader->partial.maxlen = 1024;
+	resetStringInfo(&reader->partial);
+	reader->closing.func = socket_disconnect;
+	reader->closing.arg = reader;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &reader->closing);
+	return &reader->base;
+}
+
+/* ---- scans ---- */
+
+typedef struct SocketScan
+{
+	int64 next, end;
+	Decoder *decoder;
+} SocketScan;
+
+static void
+socket_scan_rewind(SourceScan *scan)
+{
+	SocketScan *state = scan->state;
+	SocketReader *reader = (SocketReader *) scan->reader;
+
+	state->next = position_n(scan->from);
+	if (state->next < reader->first)
+	{
+		ereport(WARNING, (errcode(ERRCODE_DATA_EXCEPTION),
+						  errmsg("lines " INT64_FORMAT " to " INT64_FORMAT " of socket source %s are lost", state->next + 1,
+								 Min(reader->first, state->end), scan->reader->def->name)));
+		state->next = reader->first;
+	}
+}
+
+static void
+socket_scan_begin(SourceScan *scan)
+{
+	SourceDef *def = scan->reader->def;
+	SocketOptions *options = def->options;
+	SocketScan *state = palloc0(sizeof(SocketScan));
+	const DecoderOps *format = format_lookup(options->format);
+	const char *unit = options->timestamp_unit;
+	DecoderConfig config = {.desc = def->desc, .paths = def->paths, .needed = scan->needed, .null_on_error = def->on_bad_row == BAD_ROW_NULL};
+
+	if (scan->batch == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("socket source %s can only be read by a streaming query", def->name)));
+	if (unit)
+		config.timestamp_unit = strcmp(unit, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(unit, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+	state->decoder = format->open(&config);
+	state->end = position_n(scan->to);
+	scan->state = state;
+	socket_scan_rewind(scan);
+}
+
+static bool
+socket_scan_next(SourceScan *scan, TupleTableSlot *slot)
+{
+	SocketReader *reader = (SocketReader *) scan->reader;
+	SocketScan *state = scan->state;
+
+	while (state->next < state->end && state->next < lines_end(reader))
+	{
+		StringInfo line = list_nth(reader->lines, state->next++ - reader->first);
+		JsonBuild b = {NULL, NULL};
+		DecodeError error;
+
+		memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+		if (state->decoder->ops->decode(state->decoder, line->data, line->len, slot->tts_values, slot->tts_isnull, &error))
+			return true;
+		json_object_begin(&b, NULL);
+		json_add_int(&b, "line", state->next);
+		json_object_end(&b);
+		source_bad_row(scan, json_result(&b), line->data, line->len, error.sqlstate, error.message);
+	}
+	return false;
+}
+
+static void
+socket_scan_end(SourceScan *scan)
+{
+}
+
+static void
+socket_acknowledge(SourceReader *base, Position *upto)
+{
+	SocketReader *reader = (SocketReader *) base;
+	int64 n = position_n(upto);
+
+	while (reader->lines != NIL && reader->first < n)
+	{
+		StringInfo line = linitial(reader->lines);
+
+		reader->lines = list_delete_first(reader->lines);
+		pfree(line->data);
+		pfree(line);
+		reader->first++;
+	}
+}
+
+static pgsocket
+socket_wake_socket(SourceReader *base)
+{
+	return ((SocketReader *) base)->fd >= 0 ? ((SocketReader *) base)->fd : PGINVALID_SOCKET;
+}
+
+static int
+socket_look_again_ms(SourceReader *base)
+{
+	return ((SocketReader *) base)->at_end ? -1 : 1000;
+}
+
+static void
+socket_close(SourceReader *reader)
+{
+	socket_disconnect(reader);
+}
+
+const SourceOps socket_source = {
+	.kind = "socket",
+	.server = "stream_socket",
+	.replayable = false,
+	.check_option = socket_check_option,
+	.option_names = socket_option_names,
+	.prepare = socket_prepare,
+	.parse = socket_parse,
+	.open = socket_open,
+	.initial = socket_initial,
+	.latest = socket_latest,
+	.advance = socket_advance,
+	.scan_begin = socket_scan_begin,
+	.scan_next = socket_scan_next,
+	.scan_rewind = socket_scan_rewind,
+	.scan_end = socket_scan_end,
+	.acknowledge = socket_acknowledge,
+	.wake_socket = socket_wake_socket,
+	.look_again_ms = socket_look_again_ms,
+	.close = socket_close,
+};
