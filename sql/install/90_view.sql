@@ -3,11 +3,13 @@
  */
 
 CREATE VIEW stream.visible_query WITH (security_barrier) AS
-    SELECT q.*
+    SELECT q.id, q.name, coalesce(r.rolname, q.owner) AS owner, q.sink, q.output_mode, q.trigger
     FROM stream.query q
+    LEFT JOIN pg_catalog.pg_class v ON v.relname = ('query_' || q.id) AND v.relnamespace = 'stream'::pg_catalog.regnamespace
+    LEFT JOIN pg_catalog.pg_roles r ON r.oid = v.relowner
     WHERE pg_catalog.pg_has_role('pg_monitor', 'MEMBER')
-       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = q.owner AND pg_catalog.pg_has_role(r.oid, 'MEMBER'));
-COMMENT ON VIEW stream.visible_query IS 'definitions of the queries the current role may see';
+       OR (r.oid IS NOT NULL AND pg_catalog.pg_has_role(r.oid, 'MEMBER'));
+COMMENT ON VIEW stream.visible_query IS 'the queries the current role may see; a query belongs to the owner of its view';
 
 CREATE VIEW stream.offset_log WITH (security_barrier) AS
     SELECT o.query_id, o.batch_id, o.offsets, o.watermark, o.batch_time, o.conf, o.logged_at
@@ -45,7 +47,7 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
            q.name,
            r.run_id,
            q.owner,
-           coalesce(r.status, 'stopped') AS status,
+           CASE WHEN w.stopping THEN 'stopping' ELSE coalesce(r.status, 'stopped') END AS status,
            w.message,
            coalesce(w.is_data_available, false) AS is_data_available,
            coalesce(w.is_trigger_active, false) AS is_trigger_active,

@@ -43,9 +43,12 @@ foreground_check(FunctionCallInfo fcinfo, StreamQuery *query)
 static QueryRuntime *
 foreground_open(StreamQuery *query)
 {
-	MemoryContext old = MemoryContextSwitchTo(PortalContext);
+	MemoryContext old;
 	QueryRuntime *rt;
 
+	/* What the caller's procedure has written so far is input too. */
+	SPI_commit();
+	old = MemoryContextSwitchTo(PortalContext);
 	if (!query_lock(query->id, false))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is running", query->name),
 						errhint("Stop it first with stream.stop_query.")));

@@ -203,7 +203,8 @@ source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len,
 	}
 	scan->batch->rows_bad++;
 	if (def->on_bad_row != BAD_ROW_SKIP)
-		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len, message);
+		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len,
+						psprintf("%s: %s", unpack_sql_state(sqlstate), message));
 }
 
 /* ---- rows seen ---- */

@@ -31,6 +31,7 @@ deps_table()
 		build   pkg-config                 deps_command pkg-config
 		build   postgresql-server-dev-15   deps_pg_file includedir-server postgres.h
 		build   librdkafka-dev             deps_header librdkafka/rdkafka.h
+		build   zlib1g-dev                 deps_header zlib.h
 		test    postgresql-15              deps_pg_file bindir initdb
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More
