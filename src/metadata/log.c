@@ -34,6 +34,28 @@ watermark_value(Datum value, bool isnull)
 	return isnull ? DT_NOBEGIN : DatumGetTimestampTz(value);
 }
 
+static Jsonb *
+json_copy(Jsonb *json)
+{
+	return json ? (Jsonb *) memcpy(palloc(VARSIZE(json)), json, VARSIZE(json)) : NULL;
+}
+
+void
+offset_entry_copy(OffsetEntry *copy, const OffsetEntry *entry)
+{
+	*copy = *entry;
+	copy->starts = json_copy(entry->starts);
+	copy->offsets = json_copy(entry->offsets);
+	copy->conf = json_copy(entry->conf);
+}
+
+void
+commit_entry_copy(CommitEntry *copy, const CommitEntry *entry)
+{
+	*copy = *entry;
+	copy->watermarks = json_copy(entry->watermarks);
+}
+
 static void
 offset_entry_fill(OffsetEntry *entry, Datum *v, bool *n)
 {

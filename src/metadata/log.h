@@ -27,6 +27,10 @@ typedef struct CommitEntry
 	int64 rows_late, rows_bad; /* totals since creation, this batch included */
 } CommitEntry;
 
+/* Deep copies in CurrentMemoryContext: entries outlive the batch that made them, they are the start of the next. */
+extern void offset_entry_copy(OffsetEntry *copy, const OffsetEntry *entry);
+extern void commit_entry_copy(CommitEntry *copy, const CommitEntry *entry);
+
 /* Newest entries; false: none yet. In CurrentMemoryContext. */
 extern bool offset_log_last(int64 query_id, OffsetEntry *entry);
 extern bool commit_log_last(int64 query_id, CommitEntry *entry);

@@ -1,0 +1,209 @@
+/*
+ * execute.c: runs a batch: its sources' ranges → stages (Postgres's executor) → operators → sink. No commit, no log.
+ * Whatever the plan reads, every row of the ranges is seen exactly once before this returns.
+ */
+#include "batch/step.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "util/clock.h"
+#include "util/failpoint.h"
+#include "utils/queryenvironment.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+typedef struct StageReceiver
+{
+	DestReceiver pub;
+	Operator *op;
+	int input;
+	Sink *sink;
+	int64 rows;
+} StageReceiver;
+
+static bool
+operator_receive(TupleTableSlot *slot, DestReceiver *self)
+{
+	StageReceiver *r = (StageReceiver *) self;
+
+	r->op->ops->receive(r->op, r->input, slot);
+	return true;
+}
+
+static bool
+sink_receive(TupleTableSlot *slot, DestReceiver *self)
+{
+	StageReceiver *r = (StageReceiver *) self;
+
+	r->sink->ops->receive(r->sink, slot);
+	r->rows++;
+	return true;
+}
+
+static void
+receiver_startup(DestReceiver *self, int operation, TupleDesc desc)
+{
+}
+
+static void
+receiver_nothing(DestReceiver *self)
+{
+}
+
+/* Operators' outputs a stage reads, as ephemeral relations. */
+static QueryEnvironment *
+stage_environment(QueryRuntime *rt, Stage *stage, Tuplestorestate **outputs)
+{
+	QueryEnvironment *env = create_queryEnv();
+	ListCell *lc;
+
+	foreach (lc, stage->reads)
+	{
+		int i = lfirst_int(lc);
+		EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+
+		enr->md.name = stage_relation_name(i);
+		enr->md.tupdesc = ((OperatorSpec *) list_nth(rt->plan->operators, i))->output;
+		enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+		enr->md.enrtuples = tuplestore_tuple_count(outputs[i]);
+		enr->reldata = outputs[i];
+		register_ENR(env, enr);
+	}
+	return env;
+}
+
+/* Runs one stage; rows that reached the sink are returned. */
+static int64
+stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outputs)
+{
+	StageReceiver receiver = {{operator_receive, receiver_startup, receiver_nothing, receiver_nothing, DestNone}, NULL, stage->input, rt->sink, 0};
+	DestReceiver *dest = (DestReceiver *) &receiver;
+	bool wrapped = stage->planned->commandType != CMD_SELECT;
+	QueryDesc *desc;
+	int64 rows;
+
+	if (stage->feeds >= 0)
+		receiver.op = list_nth(rt->operators, stage->feeds);
+	else if (wrapped)
+		dest = None_Receiver;
+	else
+		receiver.pub.receiveSlot = sink_receive;
+	PushCopiedSnapshot(GetActiveSnapshot());
+	UpdateActiveSnapshotCommandId();
+	desc = CreateQueryDesc(stage->planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_info_params(&run->info),
+						   stage_environment(rt, stage, outputs), 0);
+	ExecutorStart(desc, 0);
+	ExecutorRun(desc, ForwardScanDirection, 0, true);
+	rows = wrapped ? (int64) desc->estate->es_processed : receiver.rows;
+	ExecutorFinish(desc);
+	ExecutorEnd(desc);
+	FreeQueryDesc(desc);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	return rows;
+}
+
+/* Stages in order; an operator emits when all its inputs have run. */
+static void
+stages_run(QueryRuntime *rt, BatchRun *run)
+{
+	int n = list_length(rt->operators);
+	Tuplestorestate **outputs = palloc0(sizeof(Tuplestorestate *) * (n + 1));
+	int *fed = palloc0(sizeof(int) * (n + 1));
+	ListCell *lc;
+
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		memset(&op->metrics, 0, sizeof(op->metrics));
+		op->out = outputs[foreach_current_index(lc)] = tuplestore_begin_heap(false, false, work_mem);
+		op->ops->begin(op, &run->info);
+	}
+	foreach (lc, rt->plan->stages)
+	{
+		Stage *stage = lfirst(lc);
+		int64 rows = stage_run(rt, run, stage, outputs);
+		Operator *op;
+
+		if (stage->feeds < 0)
+		{
+			run->rows_out += rows;
+			continue;
+		}
+		op = list_nth(rt->operators, stage->feeds);
+		if (++fed[stage->feeds] < op->spec->ninputs)
+			continue;
+		op->ops->finish(op, outputs[stage->feeds]);
+	}
+	for (int i = 0; i < n; i++)
+		tuplestore_end(outputs[i]);
+}
+
+static List *
+source_batches(QueryRuntime *rt, BatchRun *run)
+{
+	List *batches = NIL;
+	int64 skew = rt->query->options.max_event_time_skew;
+	ListCell *lc;
+
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+		SourceBatch *batch = palloc0(sizeof(SourceBatch));
+
+		batch->reader = reader;
+		batch->info = &run->info;
+		batch->from = position_get(run->offsets.starts, reader->def->name);
+		batch->to = position_get(run->offsets.offsets, reader->def->name);
+		if (batch->from && batch->to && compareJsonbContainers(&batch->from->root, &batch->to->root) == 0)
+			batch->to = NULL;
+		run->info.has_data = run->info.has_data || batch->to != NULL;
+		batch->max_event_time = skew >= 0 ? run->info.batch_time + skew : DT_NOEND;
+		batches = lappend(batches, batch);
+	}
+	return batches;
+}
+
+/* An aborted batch leaves no running sources behind. */
+static void
+running_sources_reset(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT)
+		source_set_running(NIL);
+}
+
+static void
+running_sources_register(void)
+{
+	static bool done = false;
+
+	if (!done)
+		RegisterXactCallback(running_sources_reset, NULL);
+	done = true;
+}
+
+void
+batch_execute(QueryRuntime *rt, BatchRun *run)
+{
+	ListCell *lc;
+	int64 start = clock_monotonic_us();
+
+	running_sources_register();
+	run->sources = source_batches(rt, run);
+	source_set_running(run->sources);
+	rt->sink->batch = &run->info;
+	rt->sink->rows = 0;
+	if (rt->sink->ops->begin)
+		rt->sink->ops->begin(rt->sink, &run->info);
+	stages_run(rt, run);
+	foreach (lc, run->sources)
+		source_drain(lfirst(lc));
+	source_set_running(NIL);
+	FAILPOINT("executed");
+	if (rt->sink->ops->finish)
+		rt->sink->ops->finish(rt->sink);
+	FAILPOINT("sunk");
+	run->durations.add_batch = clock_monotonic_us() - start;
+}

@@ -1,0 +1,194 @@
+/*
+ * next.c: what is the next batch? Sources say how far they go, limits cut, operators ask for batches without data; the answer is an entry of the offset log.
+ * A function of the logs and the sources, never of the process that asks.
+ */
+#include "batch/step.h"
+
+#include "util/clock.h"
+#include "util/json_build.h"
+#include "util/options.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+Position *
+position_get(Jsonb *positions, const char *source)
+{
+	return jsonb_get_object(positions, source);
+}
+
+/* When timers or expired state ask for a batch by the clock. */
+static TimestampTz
+operators_next_due(QueryRuntime *rt)
+{
+	TimestampTz due = DT_NOEND;
+	ListCell *lc;
+
+	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
+		return DT_NOEND;
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		if (op->ops->next_due)
+			due = Min(due, op->ops->next_due(op));
+	}
+	return due;
+}
+
+static bool
+no_data_batch_due(QueryRuntime *rt)
+{
+	ListCell *lc;
+
+	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
+		return false;
+	if (operators_next_due(rt) <= clock_now())
+		return true;
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		if (op->ops->wants_batch(op, rt->last_offsets.watermark, rt->last_commit.next_watermark))
+			return true;
+	}
+	return false;
+}
+
+/* Rows wait for min_rows_per_batch: not yet, unless max_trigger_delay has passed since the last batch. */
+static bool
+rows_are_too_few(QueryRuntime *rt, int64 waiting)
+{
+	QueryOptions *o = &rt->query->options;
+
+	rt->due_at = 0;
+	if (o->min_rows_per_batch == 0 || rt->last_batch < 0 || rt->ignore_limits || rt->ceilings != NIL || waiting < 0 || waiting == 0 ||
+		waiting >= o->min_rows_per_batch)
+		return false;
+	rt->due_at = rt->last_offsets.batch_time + o->max_trigger_delay;
+	return clock_now() < rt->due_at;
+}
+
+/* Where a source without an entry in the log starts: fixed at the first look, so that "latest" means the same after a restart. */
+static Position *
+start_position(QueryRuntime *rt, SourceReader *reader)
+{
+	Position *start = position_get(rt->query->starts, reader->def->name);
+	JsonBuild b = {NULL, NULL};
+	MemoryContext old;
+
+	if (start)
+		return start;
+	start = reader->ops->initial(reader);
+	if (start == NULL)
+		return NULL;
+	json_object_begin(&b, NULL);
+	json_add_json(&b, reader->def->name, start);
+	json_object_end(&b);
+	old = MemoryContextSwitchTo(rt->context);
+	rt->query->starts = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(rt->query->starts), JsonbPGetDatum(json_result(&b))));
+	MemoryContextSwitchTo(old);
+	query_update(rt->query);
+	return start;
+}
+
+typedef struct PlannedRange
+{
+	Position *from, *to; /* to NULL: no rows */
+} PlannedRange;
+
+/* Asks every source for its next range. True when one has something. */
+static bool
+ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
+{
+	QueryOptions *o = &rt->query->options;
+	ReadLimit limit = {rt->ignore_limits ? 0 : o->max_rows_per_batch, rt->ignore_limits ? 0 : o->max_bytes_per_batch,
+					   rt->ignore_limits ? 0 : o->min_rows_per_batch, rt->ignore_limits};
+	bool any = false;
+	int64 waiting = 0;
+	ListCell *lc;
+	int i = 0;
+
+	rt->more = false;
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+		Position *ceiling = rt->ceilings ? list_nth(rt->ceilings, i) : NULL;
+		SourceAdvance advance;
+
+		ranges[i].from = position_get(rt->last_offsets.offsets, reader->def->name);
+		if (ranges[i].from == NULL)
+			ranges[i].from = start_position(rt, reader);
+		advance = reader->ops->advance(reader, ranges[i].from, ceiling, &limit);
+		ranges[i].to = advance.end;
+		any = any || advance.end != NULL;
+		rt->more = rt->more || advance.more;
+		if (advance.rows_waiting < 0 || waiting < 0)
+			waiting = advance.end || waiting < 0 ? -1 : waiting;
+		else
+			waiting += advance.rows_waiting;
+		if (advance.behind)
+			json_add_json(behind, reader->def->name, advance.behind);
+		i++;
+	}
+	return any && !rows_are_too_few(rt, waiting);
+}
+
+/* offsets/N for what there is to do, or false: nothing. Starts and ends per source; a source without news keeps its place. */
+bool
+batch_plan(QueryRuntime *rt, OffsetEntry *entry)
+{
+	PlannedRange *ranges = palloc0(sizeof(PlannedRange) * (list_length(rt->readers) + 1));
+	JsonBuild behind = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
+	bool has_data;
+	ListCell *lc;
+	int i = 0;
+
+	json_object_begin(&behind, NULL);
+	has_data = ranges_plan(rt, ranges, &behind);
+	json_object_end(&behind);
+	if (!has_data && !no_data_batch_due(rt))
+		return false;
+
+	json_object_begin(&starts, NULL);
+	json_object_begin(&ends, NULL);
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+		Position *to = has_data && ranges[i].to ? ranges[i].to : ranges[i].from;
+
+		if (ranges[i].from)
+			json_add_json(&starts, reader->def->name, ranges[i].from);
+		if (to)
+			json_add_json(&ends, reader->def->name, to);
+		i++;
+	}
+	json_object_end(&starts);
+	json_object_end(&ends);
+	json_object_begin(&conf, NULL);
+	json_add_json(&conf, "behind", json_result(&behind));
+	if (rt->last_batch < 0) /* the same for all batches of an incarnation */
+		json_add_json(&conf, "settings", rt->query->settings);
+	json_object_end(&conf);
+
+	entry->batch_id = rt->last_batch + 1;
+	entry->starts = json_result(&starts);
+	entry->offsets = json_result(&ends);
+	entry->watermark = rt->last_commit.next_watermark;
+	entry->late_watermark = rt->last_offsets.watermark;
+	entry->batch_time = Max(clock_now(), rt->last_offsets.batch_time); /* the clock may step back; a query's time does not */
+	entry->conf = json_result(&conf);
+	return true;
+}
+
+bool
+batch_is_due(QueryRuntime *rt)
+{
+	return rt->pending || !rt->logs_known || no_data_batch_due(rt) || (rt->due_at != 0 && clock_now() >= rt->due_at);
+}
+
+TimestampTz
+batch_next_due(QueryRuntime *rt)
+{
+	return Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, operators_next_due(rt));
+}
