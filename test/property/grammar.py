@@ -30,6 +30,7 @@ class Query:
     may_be_refused = True
     late = None                 # expression of ts: when the row's group closes
     sentinel_counts = False
+    counted = ""                # which rows of the target are compared: sentinels may come out of an outer join at once
     template = ""
     columns = ()
 
@@ -169,6 +170,7 @@ def join(rng):
     q.template = "SELECT l.id AS c1, r.id AS c2, l.k AS c3, r.v AS c4 FROM {A} l %s {B} r ON %s AND %s%s" % (kind, key, bound, extra)
     q.columns = ("c1", "c2", "c3", "c4")
     q.flush = outer
+    q.counted = "coalesce(c1, 0) <> -1 AND coalesce(c2, 0) <> -1"
     q.kind += " " + kind.split()[0].lower()
     return q
 

@@ -91,7 +91,7 @@ class Case:
     def difference(self, session):
         columns = ", ".join(self.query.columns)
         reference = self.query.reference()
-        got = "SELECT %s FROM out" % columns
+        got = "SELECT %s FROM out%s" % (columns, " WHERE " + self.query.counted if self.query.counted else "")
         rows = self.sql(session, "WITH want AS (%s), got AS (%s) SELECT 'missing', w::text FROM (TABLE want EXCEPT ALL TABLE got) w "
                                  "UNION ALL SELECT 'unexpected', g::text FROM (TABLE got EXCEPT ALL TABLE want) g LIMIT 8" % (reference, got))
         return "; ".join("%s %s" % tuple(r) for r in rows)
