@@ -337,7 +337,7 @@ kafka_initial(SourceReader *base)
 	kafka_connect(reader);
 	kafka_refresh_partitions(reader, true);
 	if (options->starting_timestamp_ms >= 0)
-		return kafka_position_make(reader, offsets_at_time(reader, options->starting_timestamp_ms));
+		return kafka_position_make(reader, offsets_at_time(reader, options->starting_timestamp_ms), NULL);
 	offsets = offsets_alloc(reader);
 	kafka_list_offsets(reader, options->starting_at, offsets);
 	if (options->starting_offsets)
@@ -351,7 +351,7 @@ kafka_initial(SourceReader *base)
 			else if (wanted[i] != RD_KAFKA_OFFSET_BEGINNING)
 				offsets[i] = wanted[i];
 	}
-	return kafka_position_make(reader, offsets);
+	return kafka_position_make(reader, offsets, NULL);
 }
 
 static Position *
@@ -364,7 +364,7 @@ kafka_latest(SourceReader *base)
 	kafka_refresh_partitions(reader, true);
 	offsets = offsets_alloc(reader);
 	kafka_list_offsets(reader, RD_KAFKA_OFFSET_END, offsets);
-	return kafka_position_make(reader, offsets);
+	return kafka_position_make(reader, offsets, NULL);
 }
 
 /* ---- planning a batch ---- */
@@ -374,6 +374,8 @@ typedef struct Plan
 	KafkaReader *reader;
 	int64 *from, *end, *ceiling; /* ceiling NULL: none */
 	int64 *high;				 /* as asked in this step; NULL: not asked */
+	KafkaEvidence *evidence;	 /* of from, per topic */
+	bool restart;				 /* a topic was made again: its partitions go back to their start, nothing else happens */
 } Plan;
 
 static void
@@ -410,6 +412,29 @@ plan_await_end(Plan *plan)
 	kafka_client_kick(reader->client);
 }
 
+/* Another topic of the same name, and that is tolerated: a batch of its own takes the position back to where the new one starts. */
+static void
+plan_verify_topics(Plan *plan, const int64 *low)
+{
+	KafkaReader *reader = plan->reader;
+
+	for (int topic = 0; topic < reader->options->ntopics; topic++)
+	{
+		if (kafka_verify_topic(reader, topic, &plan->evidence[topic], low))
+			continue;
+		if (!plan->restart)
+			memcpy(plan->end, plan->from, sizeof(int64) * reader->npartitions);
+		plan->restart = true;
+		plan->evidence[topic].offset = -1;
+		for (int i = 0; i < reader->npartitions; i++)
+			if (reader->partitions[i]->topic->number == topic)
+			{
+				plan->end[i] = Min(low[i], plan->from[i]);
+				kafka_window_seek(reader, reader->partitions[i], plan->end[i]);
+			}
+	}
+}
+
 /*
  * Is what we are about to read still there? Asked when a partition's fetcher starts, and when one complains; settles where partitions that
  * are new begin. Tolerated losses are reported by the scan, in the batch's transaction.
@@ -439,6 +464,7 @@ plan_check_range(Plan *plan)
 		partition->checked = true;
 		partition->low = low[i];
 	}
+	plan_verify_topics(plan, low);
 }
 
 static bool
@@ -521,7 +547,13 @@ plan_ends(Plan *plan)
 	bool caught_up = !plan->ceiling && plan_is_caught_up(plan);
 
 	if (!plan->ceiling && !caught_up)
+	{
 		plan_ask_high(plan);
+		if (plan_is_behind_us(plan))
+			plan_check_range(plan);
+		if (plan->restart)
+			return;
+	}
 	for (int i = 0; i < reader->npartitions; i++)
 	{
 		int64 next = reader->partitions[i]->next;
@@ -637,13 +669,15 @@ plan_result(Plan *plan, int64 waiting)
 		JsonbValue lane = {.type = jbvNumeric};
 
 		reader->partitions[i]->planned = plan->end[i];
+		if (plan->end[i] < plan->from[i])
+			plan->evidence[reader->partitions[i]->topic->number].offset = -1; /* what was read is not of this topic */
 		if (!plan_leaves_messages(plan, i))
 			continue;
 		behind++;
 		lane.val.numeric = int64_to_numeric(reader->partitions[i]->lane);
 		pushJsonbValue(&state, WJB_ELEM, &lane);
 	}
-	advance.end = kafka_position_make(reader, plan->end);
+	advance.end = kafka_position_make(reader, plan->end, kafka_evidence_collect(reader, plan->from, plan->end, plan->evidence));
 	advance.more = behind > 0;
 	if (behind > 0)
 		advance.behind = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
@@ -665,13 +699,18 @@ kafka_advance(SourceReader *base, Position *from, Position *ceiling, const ReadL
 	plan.from = kafka_position_read(reader, from);
 	plan.end = offsets_alloc(reader);
 	plan.ceiling = ceiling ? kafka_position_read(reader, ceiling) : NULL;
+	plan.evidence = kafka_position_evidence(reader, from);
 
 	if (plan_needs_check(&plan))
 		plan_check_range(&plan);
 	plan_pull(&plan);
 	if (plan_needs_check(&plan))
 		plan_check_range(&plan);
+	if (plan.restart)
+		return plan_result(&plan, -1);
 	plan_ends(&plan);
+	if (plan.restart)
+		return plan_result(&plan, -1);
 	if (plan_backlog(&plan) == 0 && !plan.ceiling && !plan.high && !reader->watched)
 	{
 		/* Nobody would wake us: make sure. */

@@ -35,11 +35,20 @@ typedef struct KafkaOptions
 	List *properties; /* DefElem, for the client */
 } KafkaOptions;
 
+/* A message that was read: what a topic is recognised by. */
+typedef struct KafkaEvidence
+{
+	int32 partition;
+	int64 offset; /* -1: none */
+	int64 timestamp_ms;
+} KafkaEvidence;
+
 typedef struct KafkaTopic
 {
 	char *name;
 	int number; /* in options->topics */
 	Datum name_datum; /* text */
+	bool verified; /* to be the one our position is of */
 	rd_kafka_topic_t *handle;
 } KafkaTopic;
 
@@ -116,7 +125,9 @@ extern void kafka_disconnect(KafkaReader *reader);
 /* ---- kafka_position.c: jsonb ⇄ offsets ---- */
 /* Offsets per partition; KAFKA_NOT_FOUND where the position names none. Partitions that are gone are data loss. */
 extern int64 *kafka_position_read(KafkaReader *reader, Position *position);
-extern Position *kafka_position_make(KafkaReader *reader, const int64 *offsets);
+/* evidence: per topic; NULL: none. */
+extern Position *kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence);
+extern KafkaEvidence *kafka_position_evidence(KafkaReader *reader, Position *position);
 /* Like position_read over option starting_offsets: -1 and -2 stay as they are, every partition must be named. */
 extern int64 *kafka_starting_offsets(KafkaReader *reader);
 extern Jsonb *kafka_message_position(KafkaPartition *partition, const rd_kafka_message_t *message);
@@ -135,6 +146,10 @@ extern void kafka_window_clear(KafkaReader *reader, KafkaPartition *partition);
 extern int kafka_window_count(KafkaPartition *partition, int64 from, int64 to);
 /* Index into messages[] of the first message at or above offset; head + count when there is none. */
 extern int kafka_window_find(KafkaPartition *partition, int64 offset);
+
+/* ---- kafka_identity.c: is it still the same topic ---- */
+extern KafkaEvidence *kafka_evidence_collect(KafkaReader *reader, const int64 *from, const int64 *end, const KafkaEvidence *before);
+extern bool kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence, const int64 *low);
 
 /* ---- kafka_loss.c: data that is gone ---- */
 /* Raises the error of a missing range, unless fail_on_data_loss is off: then warns, and keeps an event in the batch if there is one. */

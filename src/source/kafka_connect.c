@@ -202,6 +202,7 @@ reader_release(void *arg)
 		if (reader->topics[i].handle)
 			rd_kafka_topic_destroy(reader->topics[i].handle);
 		reader->topics[i].handle = NULL;
+		reader->topics[i].verified = false;
 	}
 	/* Scans that stand on a message own it now; it must not outlive the handle. */
 	while (!dlist_is_empty(&reader->scans))

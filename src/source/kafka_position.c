@@ -1,12 +1,15 @@
 /*
  * kafka_position.c: positions as the offset log keeps them.
- * One topic: {"0": next, "1": next}; several: {"topic": {"0": next}}. Only numbers of the next message to read, nothing of the broker's.
+ * One topic: {"0": next, "1": next}; several: {"topic": {"0": next}}: the next message to read of each partition. Beside them, under a name
+ * no topic can have, one message of each topic that was read: {"@seen": {"topic": {"partition": 0, "offset": 5, "timestamp": 1772359200000}}}.
  * Danger: a partition the log names and the broker does not have is lost data, never silently skipped.
  */
 #include "source/kafka.h"
 
 #include "utils/builtins.h"
 #include "utils/numeric.h"
+
+#define SEEN_KEY "@seen"
 
 static int64
 jsonb_value_int64(const JsonbValue *value, const char *what, const char *source)
@@ -73,6 +76,8 @@ partitions_read(KafkaReader *reader, int topic, JsonbContainer *object, int64 *o
 			continue;
 		(void) JsonbIteratorNext(&it, &value, true);
 		name = pnstrdup(key.val.string.val, key.val.string.len);
+		if (strcmp(name, SEEN_KEY) == 0)
+			continue;
 		id = strtol(name, &end, 10);
 		if (end == name || *end || id < 0)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -117,6 +122,8 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 		if (token != WJB_KEY)
 			continue;
 		(void) JsonbIteratorNext(&it, &value, true);
+		if (key.val.string.len == strlen(SEEN_KEY) && memcmp(key.val.string.val, SEEN_KEY, key.val.string.len) == 0)
+			continue;
 		topic = topic_find(reader, key.val.string.val, key.val.string.len);
 		if (topic < 0 || value.type != jbvBinary)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -194,8 +201,34 @@ push_text(JsonbParseState **state, const char *key, const char *text)
 	pushJsonbValue(state, WJB_VALUE, &value);
 }
 
+static void
+push_evidence(JsonbParseState **state, KafkaReader *reader, const KafkaEvidence *evidence)
+{
+	bool any = false;
+
+	for (int i = 0; i < reader->options->ntopics; i++)
+	{
+		if (evidence[i].offset < 0)
+			continue;
+		if (!any)
+		{
+			push_key(state, SEEN_KEY);
+			pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+		}
+		any = true;
+		push_key(state, reader->topics[i].name);
+		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+		push_int64(state, "partition", evidence[i].partition);
+		push_int64(state, "offset", evidence[i].offset);
+		push_int64(state, "timestamp", evidence[i].timestamp_ms);
+		pushJsonbValue(state, WJB_END_OBJECT, NULL);
+	}
+	if (any)
+		pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
 Position *
-kafka_position_make(KafkaReader *reader, const int64 *offsets)
+kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence)
 {
 	JsonbParseState *state = NULL;
 	bool nested = reader->options->ntopics > 1;
@@ -219,7 +252,45 @@ kafka_position_make(KafkaReader *reader, const int64 *offsets)
 	}
 	if (topic >= 0)
 		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	if (evidence)
+		push_evidence(&state, reader, evidence);
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+static JsonbContainer *
+member_object(JsonbContainer *object, const char *key)
+{
+	JsonbValue *value = object ? getKeyJsonValueFromContainer(object, key, strlen(key), NULL) : NULL;
+
+	return value && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data) ? value->val.binary.data : NULL;
+}
+
+static int64
+member_int64(KafkaReader *reader, JsonbContainer *object, const char *key)
+{
+	JsonbValue *value = getKeyJsonValueFromContainer(object, key, strlen(key), NULL);
+
+	return value ? jsonb_value_int64(value, "the position", reader->base.def->name) : -1;
+}
+
+KafkaEvidence *
+kafka_position_evidence(KafkaReader *reader, Position *position)
+{
+	KafkaEvidence *evidence = palloc(sizeof(KafkaEvidence) * reader->options->ntopics);
+	JsonbContainer *seen = position && JB_ROOT_IS_OBJECT(position) ? member_object(&position->root, SEEN_KEY) : NULL;
+
+	for (int i = 0; i < reader->options->ntopics; i++)
+	{
+		JsonbContainer *object = member_object(seen, reader->topics[i].name);
+
+		evidence[i] = (KafkaEvidence){.offset = -1};
+		if (!object)
+			continue;
+		evidence[i].partition = (int32) member_int64(reader, object, "partition");
+		evidence[i].offset = member_int64(reader, object, "offset");
+		evidence[i].timestamp_ms = member_int64(reader, object, "timestamp");
+	}
+	return evidence;
 }
 
 static JsonbParseState *

@@ -39,6 +39,26 @@ scan_link(KafkaScan *scan)
 	scan->linked = true;
 }
 
+/* A batch run again after a crash was not planned in this process: its topics have not been looked at yet. */
+static void
+scan_verify_topics(KafkaReader *reader, Position *from)
+{
+	KafkaEvidence *evidence = kafka_position_evidence(reader, from);
+	int64 *low = NULL;
+
+	for (int topic = 0; topic < reader->options->ntopics; topic++)
+	{
+		if (reader->topics[topic].verified || evidence[topic].offset < 0)
+			continue;
+		if (!low)
+		{
+			low = palloc(sizeof(int64) * reader->npartitions);
+			kafka_list_offsets(reader, RD_KAFKA_OFFSET_BEGINNING, low);
+		}
+		(void) kafka_verify_topic(reader, topic, &evidence[topic], low);
+	}
+}
+
 /*
  * The range, per partition. No start: the earliest there is. A position ahead of the range's end was taken from a topic that has been made
  * again since: all of the new one is the range, and that is an event.
@@ -53,6 +73,8 @@ scan_resolve_range(KafkaScan *scan, SourceScan *base)
 	scan->to = kafka_position_read(reader, base->to);
 	if (!base->to)
 		kafka_list_offsets(reader, RD_KAFKA_OFFSET_END, scan->to);
+	if (base->from)
+		scan_verify_topics(reader, base->from);
 	for (int i = 0; i < reader->npartitions; i++)
 	{
 		KafkaPartition *partition = reader->partitions[i];

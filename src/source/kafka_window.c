@@ -52,6 +52,7 @@ kafka_window_clear(KafkaReader *reader, KafkaPartition *partition)
 	for (int i = 0; i < partition->count; i++)
 		message_drop(reader, partition->messages[partition->head + i]);
 	partition->head = partition->count = 0;
+	partition->start = partition->next; /* what was here will not come again by itself */
 	partition->bytes = 0;
 	partition->taken = 0;
 	partition->generation++;

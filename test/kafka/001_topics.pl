@@ -157,10 +157,32 @@ $node->safe_psql('postgres', q(SELECT stream.alter_source('again', '{"fail_on_da
 drain('again');
 is_sql('SELECT count(*) FROM again_out', 84 + 31, 'tolerated: the new topic is read from its start, once');
 is(position_of('again'), '31', 'the position is the new topic\'s');
-is_sql(q(SELECT reason, position->>'lost_from', position->>'lost_to' FROM stream.dead_letters WHERE query = 'again'), 'lost|84|31', 'and the reset is kept');
+is_sql(q(SELECT reason, position->>'lost_from', position->>'lost_to' FROM stream.dead_letters WHERE query = 'again'), 'lost|84|0', 'and the reset is kept');
 $broker->send_value('again', 0, '{"id":32}');
 drain('again');
 is_sql('SELECT count(*) FROM again_out', 84 + 32, 'and it goes on');
+
+# A topic made again, and longer than our position by now: told by the message that was read last.
+source('longer', 2);
+query('longer');
+$broker->ask("produce longer 0 $numbers 50");
+$broker->ask("produce longer 1 $numbers 20");
+drain('longer');
+$broker->ask('delete longer');
+wait_until_gone('longer');
+$broker->ask('create longer 2');
+$broker->ask("produce longer 0 $numbers 100");
+$broker->ask("produce longer 1 $numbers 60");
+($ret, $out, $err) = drain('longer');
+like($err, qr/topic "longer" is not the one the query has been reading/, 'a topic made again is known by its messages');
+is(position_of('longer'), '50', 'the position stays');
+$node->safe_psql('postgres', q(SELECT stream.alter_source('longer', '{"fail_on_data_loss": false}')));
+drain('longer');
+is_sql('SELECT count(*) FROM longer_out', 70 + 160, 'tolerated: all of the new topic is read, once');
+is_sql(q(SELECT count(*), min(position->>'lost_from') FROM stream.dead_letters WHERE query = 'longer' AND reason = 'lost'), '2|20', 'and the resets are kept');
+$broker->send_value('longer', 0, '{"id":1}');
+drain('longer');
+is_sql('SELECT count(*) FROM longer_out', 70 + 161, 'and it goes on');
 
 # A topic that is gone.
 source('gone', 1);
