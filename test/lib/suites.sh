@@ -16,6 +16,7 @@ inside_check()
 		echo "== ${suite^}"
 		"suite_$suite"
 	done
+	[ ! -e "$WORK/logs/postgres.log" ] || suite_one 'no server process crashed' suite_no_crash
 	echo "$passed passed, $failed failed"
 	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
@@ -58,8 +59,7 @@ suite_pg_regress() # $1 program, $2 name, $3 directory, $4 suffix, then argument
 	# shellcheck disable=SC2086
 	"$program" --inputdir=test --outputdir="$WORK/logs/$name" --bindir="$(dirname "$(command -v psql)")" --dbname="$name" \
 		--host="$PGHOST" --user=postgres --load-extension=stream_ext --launcher="$WORK/tree/test/lib/session" "$@" $names \
-		>"$WORK/logs/$name.log" 2>&1 || true
-	grep -E '^(test|ok|not ok)|FAILED' "$WORK/logs/$name.log" || true
+		2>&1 | tee "$WORK/logs/$name.log" | grep --line-buffered '^test ' || true
 	ok=$(grep -cE '^test .* ok ' "$WORK/logs/$name.log" || true)
 	bad=$(($(wc -w <<<"$names") - ok))
 	if [ $bad != 0 ]; then
@@ -155,6 +155,11 @@ suite_sql_is_empty() # the query finds nothing
 	local rows
 	rows=$(psql -XAtq -d lint -v ON_ERROR_STOP=1 -f "$1") || return 1
 	[ -z "$rows" ] || { echo "$rows"; return 1; }
+}
+
+suite_no_crash()
+{
+	! grep -E 'was terminated by signal|PANIC: |TRAP: ' "$WORK/logs/postgres.log"
 }
 
 suite_symbols()
