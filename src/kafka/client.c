@@ -48,6 +48,7 @@ struct KafkaClient
 	void *release_arg;
 	KafkaCall *call; /* being waited for, or forgotten by an error */
 	MemoryContextCallback callback;
+	rd_kafka_resp_err_t complaint_code;
 	char complaint[256];
 };
 
@@ -379,6 +380,17 @@ kafka_client_wait(KafkaClient *client, long timeout_ms)
 	wait_readable(client->shared->wake[0], timeout_ms);
 }
 
+/* Keeps the complaint that explains most: that all brokers are down is only what follows from it. */
+static void
+client_complain(KafkaClient *client, rd_kafka_resp_err_t code, const char *text)
+{
+	ereport(DEBUG1, errmsg_internal("Kafka client: %s", text));
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && client->complaint[0])
+		return;
+	client->complaint_code = code;
+	strlcpy(client->complaint, text, sizeof(client->complaint));
+}
+
 void
 kafka_client_poll(KafkaClient *client)
 {
@@ -392,8 +404,7 @@ kafka_client_poll(KafkaClient *client)
 		switch (rd_kafka_event_type(event))
 		{
 			case RD_KAFKA_EVENT_ERROR:
-				strlcpy(client->complaint, rd_kafka_event_error_string(event), sizeof(client->complaint));
-				ereport(DEBUG1, errmsg_internal("Kafka client: %s", client->complaint));
+				client_complain(client, rd_kafka_event_error(event), rd_kafka_event_error_string(event));
 				break;
 			case RD_KAFKA_EVENT_LOG:
 				if (rd_kafka_event_log(event, &facility, &text, &level) == 0)
@@ -407,10 +418,19 @@ kafka_client_poll(KafkaClient *client)
 }
 
 const char *
-kafka_client_complaint(KafkaClient *client)
+kafka_client_complaint(KafkaClient *client, int *code)
 {
 	kafka_client_poll(client);
+	if (code)
+		*code = client->complaint_code;
 	return client->complaint;
+}
+
+void
+kafka_client_forget_complaint(KafkaClient *client)
+{
+	client->complaint_code = RD_KAFKA_RESP_ERR_NO_ERROR;
+	client->complaint[0] = '\0';
 }
 
 bool

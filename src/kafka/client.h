@@ -51,7 +51,8 @@ extern void kafka_client_wait(KafkaClient *client, long timeout_ms);
 /* Serves log lines and errors of the handle; to be called now and then. */
 extern void kafka_client_poll(KafkaClient *client);
 /* What the handle complained about last, for errdetail; "" when nothing. Never holds a secret. */
-extern const char *kafka_client_complaint(KafkaClient *client);
+extern const char *kafka_client_complaint(KafkaClient *client, int *code);
+extern void kafka_client_forget_complaint(KafkaClient *client); /* a request has succeeded */
 
 /*
  * A request that may block. Filled by the caller with malloc'ed memory only, run in a thread; run() may use nothing of Postgres.

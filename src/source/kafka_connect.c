@@ -93,9 +93,11 @@ metadata_prepare(KafkaReader *reader)
 static void
 report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error)
 {
-	const char *complaint = kafka_client_complaint(reader->client);
+	int code;
+	const char *complaint = kafka_client_complaint(reader->client, &code);
+	bool refused = kafka_sqlstate(code) == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION;
 
-	ereport(ERROR, errcode(kafka_sqlstate(error)), errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
+	ereport(ERROR, errcode(kafka_sqlstate(refused ? code : error)), errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
 			errdetail("%s.%s%s", rd_kafka_err2str(error), *complaint ? " Last trouble: " : "", complaint));
 }
 
@@ -155,7 +157,10 @@ metadata_ask(KafkaReader *reader, int *counts)
 				topic = i;
 		kafka_call_release(&call->base);
 		if (!error)
+		{
+			kafka_client_forget_complaint(reader->client);
 			return;
+		}
 		if (!error_is_transient(error) && error != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
 			ereport(ERROR, errcode(kafka_sqlstate(error)),
 					errmsg("source %s cannot use topic \"%s\"", reader->base.def->name, reader->topics[topic].name),

@@ -208,7 +208,7 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 			until = clock_monotonic_us() + KAFKA_STALL_MS * INT64CONST(1000);
 		else if (clock_monotonic_us() > until)
 		{
-			const char *complaint = kafka_client_complaint(reader->client);
+			const char *complaint = kafka_client_complaint(reader->client, NULL);
 
 			ereport(ERROR, errcode(ERRCODE_CONNECTION_FAILURE),
 					errmsg("source %s gets no messages of topic \"%s\" partition %d", reader->base.def->name, partition->topic->name,

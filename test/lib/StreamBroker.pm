@@ -72,6 +72,19 @@ sub down
 	return;
 }
 
+# Of the real broker: the address that wants TLS and a password, and the certificate to trust.
+sub secure { my ($self) = @_; return ('127.0.0.1:' . _slurp("$self->{dir}/secure_port"), _slurp("$self->{dir}/server.crt")); }
+
+sub _slurp
+{
+	my ($path) = @_;
+	open(my $file, '<', $path) or die "$path: $!\n";
+	local $/ = undef;
+	my $text = <$file>;
+	chomp $text;
+	return $text;
+}
+
 sub bootstrap { return $_[0]->{bootstrap}; }
 
 # One command; dies unless the answer is ok; returns what follows.

@@ -4,7 +4,8 @@
 # Danger: stops only the process whose number it wrote into DIR/pid.
 #
 #   kafka_broker.sh fetch          the jars, into $STREAM_KAFKA_JARS (default: kafka below $WORK or build)
-#   kafka_broker.sh start DIR      prints "bootstrap 127.0.0.1:PORT"; a directory used before keeps its port and its data
+#   kafka_broker.sh start DIR      prints "bootstrap 127.0.0.1:PORT"; a directory used before keeps its ports and its data.
+#                                  DIR/secure_port: TLS by DIR/server.pem, and user stream with password stream-secret (PLAIN)
 #   kafka_broker.sh stop DIR | kill DIR
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -49,18 +50,26 @@ run_java() { CLASSPATH="$jars/lib/*" java -Xmx512m -XX:+UseSerialGC -XX:TieredSt
 
 write_config() # $1 directory
 {
-	local port controller
-	port=$(free_port) controller=$(free_port)
+	local port secure controller
+	port=$(free_port) secure=$(free_port) controller=$(free_port)
 	echo "$port" >"$1/port"
+	echo "$secure" >"$1/secure_port"
+	openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 \
+		-keyout "$1/server.key" -out "$1/server.crt" 2>"$1/openssl.log"
+	cat "$1/server.key" "$1/server.crt" >"$1/server.pem"
 	cat >"$1/server.properties" <<-END
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$controller
-		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-		advertised.listeners=PLAINTEXT://127.0.0.1:$port
+		listeners=PLAINTEXT://127.0.0.1:$port,SECURE://127.0.0.1:$secure,CONTROLLER://127.0.0.1:$controller
+		advertised.listeners=PLAINTEXT://127.0.0.1:$port,SECURE://127.0.0.1:$secure
 		controller.listener.names=CONTROLLER
 		inter.broker.listener.name=PLAINTEXT
-		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+		listener.name.secure.ssl.keystore.type=PEM
+		listener.name.secure.ssl.keystore.location=$1/server.pem
+		listener.name.secure.sasl.enabled.mechanisms=PLAIN
+		listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_stream="stream-secret";
 		log.dirs=$1/data
 		auto.create.topics.enable=false
 		offsets.topic.replication.factor=1
@@ -112,5 +121,5 @@ case ${1:-} in
 	start) start_broker "$2" ;;
 	stop) stop_broker "$2" TERM ;;
 	kill) stop_broker "$2" KILL ;;
-	*) sed -n '5,8s/^# *//p' "$0" >&2; exit 2 ;;
+	*) sed -n '6,9s/^# *//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,0 +1,51 @@
+# Against Apache Kafka itself: TLS by PEM text, a password in the user mapping; what is said, and what never is.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use StreamBroker;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', "log_min_messages = debug1\n");
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION stream_ext');
+
+my $broker = StreamBroker->real;
+my ($address, $certificate) = $broker->secure;
+$broker->ask('create t 1');
+$broker->send_value('t', 0, '{"id":1}', '{"id":2}');
+$node->safe_psql('postgres', qq(
+	CREATE SERVER k FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$address', "security.protocol" 'sasl_ssl', "sasl.mechanisms" 'PLAIN',
+		"ssl.ca.pem" '$certificate');
+	CREATE USER MAPPING FOR postgres SERVER k OPTIONS ("sasl.username" 'stream', "sasl.password" 'stream-secret');
+	SELECT stream.create_source('t', 'kafka', 'id int', '{"server": "k", "topic": "t", "starting_offsets": "earliest"}');
+));
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '2', 'reads over TLS with a password');
+$node->safe_psql('postgres', q(SELECT stream.create_query('q', 'SELECT id FROM t', stream.to_table('q_out'))));
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 2 FROM q_out'), 'so does a worker');
+
+# A wrong password is said so, without the password, and is no reason to wait for the broker for ever.
+$node->safe_psql('postgres', q(SELECT stream.stop_query('q'); ALTER USER MAPPING FOR postgres SERVER k OPTIONS (SET "sasl.password" 'not-the-secret')));
+my ($ret, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . 'SELECT count(*) FROM t');
+like($err, qr/28000.*uthentication failed/s, 'a wrong password is an authentication failure');
+unlike($err, qr/not-the-secret/, 'which does not repeat it');
+
+# A broker whose certificate we do not trust gets no password.
+$node->safe_psql('postgres', q(ALTER USER MAPPING FOR postgres SERVER k OPTIONS (SET "sasl.password" 'stream-secret')));
+$node->safe_psql('postgres', 'ALTER SERVER k OPTIONS (DROP "ssl.ca.pem")');
+($ret, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . 'SELECT count(*) FROM t');
+like($err, qr/28000.*certificate/s, 'an untrusted certificate is refused');
+
+# Another role has no mapping: it gets nowhere, and sees no secret.
+$node->safe_psql('postgres', qq(ALTER SERVER k OPTIONS (ADD "ssl.ca.pem" '$certificate'); CREATE ROLE nobody; GRANT SELECT ON t TO nobody));
+($ret, $out, $err) = $node->psql('postgres', 'SET ROLE nobody; SELECT count(*) FROM t');
+isnt($ret, 0, 'a role without mapping cannot read');
+is($node->safe_psql('postgres', q(SET ROLE nobody; SELECT count(*) FROM pg_user_mappings WHERE umoptions::text LIKE '%secret%')), '0', 'and sees no secret');
+
+$node->stop;
+my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);
+my @lines = grep { /secret/ && !/statement:|STATEMENT:|^\s|LIKE/ } split /\n/, $log;
+is(join("\n", @lines), '', 'no secret in the server log');
+done_testing();
