@@ -9,6 +9,7 @@ CREATE TABLE stream.processor (
     handle_timer text,
     state        jsonb NOT NULL,
     time_mode    text NOT NULL,
+    event_time   text,
     created_at   timestamptz NOT NULL,
     CONSTRAINT processor_pkey PRIMARY KEY (name)
 );
@@ -16,7 +17,7 @@ COMMENT ON TABLE stream.processor IS 'processors of transform_with_state; functi
 SELECT pg_catalog.pg_extension_config_dump('stream.processor', '');
 
 CREATE VIEW stream.processors AS
-    SELECT p.name, p.owner, p.handle_input, p.handle_timer, p.state, p.time_mode, p.created_at FROM stream.processor p;
+    SELECT p.name, p.owner, p.handle_input, p.handle_timer, p.state, p.time_mode, p.event_time, p.created_at FROM stream.processor p;
 COMMENT ON VIEW stream.processors IS 'processors of transform_with_state: handlers, declared state, time mode';
 GRANT SELECT ON stream.processors TO PUBLIC;
 
@@ -26,10 +27,11 @@ CREATE FUNCTION stream.create_processor(
     handle_timer  regprocedure DEFAULT NULL,
     state         jsonb        DEFAULT '{}',
     time_mode     text         DEFAULT 'none',
+    event_time    text         DEFAULT NULL,
     if_not_exists boolean      DEFAULT false
 ) RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_create_processor';
-COMMENT ON FUNCTION stream.create_processor(text, regprocedure, regprocedure, jsonb, text, boolean) IS
-    'makes a processor: handlers and declared state for transform_with_state; state like {"seen": {"kind": "value", "type": "timestamptz", "ttl": "1 hour"}}';
+COMMENT ON FUNCTION stream.create_processor(text, regprocedure, regprocedure, jsonb, text, text, boolean) IS
+    'makes a processor: handlers and declared state for transform_with_state; state like {"seen": {"kind": "value", "type": "timestamptz", "ttl": "1 hour"}}; event_time names the column of the result that is event time for what stands above';
 
 CREATE FUNCTION stream.drop_processor(name text, if_exists boolean DEFAULT false) RETURNS void
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_drop_processor';

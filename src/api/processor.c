@@ -59,7 +59,26 @@ check_pair(Processor *processor, HandlerShape *input, HandlerShape *timer)
 						errdetail("handle_input takes %s, handle_timer takes %s.", format_type_be(input->key_type), format_type_be(timer->key_type))));
 }
 
-/* create_processor(name, handle_input, handle_timer, state, time_mode, if_not_exists) */
+static void
+check_event_time(Processor *processor, TupleDesc result)
+{
+	for (int i = 0; i < result->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(result, i);
+
+		if (column->attisdropped || namestrcmp(&column->attname, processor->event_time) != 0)
+			continue;
+		if (column->atttypid != TIMESTAMPTZOID && column->atttypid != TIMESTAMPOID)
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("event_time column \"%s\" of processor \"%s\" is of type %s", processor->event_time,
+																	   processor->name, format_type_be(column->atttypid)),
+							errhint("Event time is a timestamptz or a timestamp.")));
+		return;
+	}
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("handlers of processor \"%s\" return no column \"%s\" to be event_time", processor->name,
+															  processor->event_time)));
+}
+
+/* create_processor(name, handle_input, handle_timer, state, time_mode, event_time, if_not_exists) */
 Datum
 stream_create_processor(PG_FUNCTION_ARGS)
 {
@@ -70,7 +89,7 @@ stream_create_processor(PG_FUNCTION_ARGS)
 	processor->owner_name = GetUserNameFromId(GetUserId(), false);
 	if (processor_load(processor->name, true))
 	{
-		bool skip = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+		bool skip = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
 
 		ereport(skip ? NOTICE : ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("processor \"%s\" already exists%s", processor->name, skip ? ", skipping" : "")));
 		PG_RETURN_VOID();
@@ -84,6 +103,11 @@ stream_create_processor(PG_FUNCTION_ARGS)
 	{
 		processor->handle_timer = handler_argument(fcinfo, 2, "handle_timer", &timer);
 		check_pair(processor, &input, &timer);
+	}
+	if (!PG_ARGISNULL(5))
+	{
+		processor->event_time = text_to_cstring(PG_GETARG_TEXT_PP(5));
+		check_event_time(processor, input.result);
 	}
 	processor_insert(processor);
 	PG_RETURN_VOID();

@@ -26,6 +26,7 @@ enum
 	PROCESSOR_TIMER,
 	PROCESSOR_STATE,
 	PROCESSOR_MODE,
+	PROCESSOR_EVENT_TIME,
 	PROCESSOR_CREATED,
 	PROCESSOR_COLUMNS
 };
@@ -265,6 +266,7 @@ processor_from_row(Datum *v, bool *n)
 	processor->handle_timer = n[PROCESSOR_TIMER] ? NULL : TextDatumGetCString(v[PROCESSOR_TIMER]);
 	processor->state = DatumGetJsonbPCopy(v[PROCESSOR_STATE]);
 	processor->time_mode = time_mode_parse(TextDatumGetCString(v[PROCESSOR_MODE]));
+	processor->event_time = n[PROCESSOR_EVENT_TIME] ? NULL : TextDatumGetCString(v[PROCESSOR_EVENT_TIME]);
 	return processor;
 }
 
@@ -301,6 +303,8 @@ processor_insert(Processor *processor)
 	v[PROCESSOR_TIMER] = processor->handle_timer ? CStringGetTextDatum(processor->handle_timer) : (Datum) 0;
 	v[PROCESSOR_STATE] = JsonbPGetDatum(processor->state);
 	v[PROCESSOR_MODE] = CStringGetTextDatum(time_mode_name(processor->time_mode));
+	n[PROCESSOR_EVENT_TIME] = processor->event_time == NULL;
+	v[PROCESSOR_EVENT_TIME] = processor->event_time ? CStringGetTextDatum(processor->event_time) : (Datum) 0;
 	v[PROCESSOR_CREATED] = TimestampTzGetDatum(clock_now());
 	heap_insert_row("processor", v, n);
 }

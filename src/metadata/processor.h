@@ -44,6 +44,7 @@ typedef struct Processor
 	char *handle_timer; /* NULL: none */
 	Jsonb *state;
 	TimeMode time_mode;
+	char *event_time; /* result column that is event time for what stands above; NULL: none */
 	List *variables; /* ProcessorVariable, by name */
 } Processor;
 

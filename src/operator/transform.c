@@ -1,13 +1,12 @@
 /*
  * transform.c: transform_with_state: rows in, collected by key; each key's handler is called once, then timers that are due, then expired state goes.
- * The rows of a batch wait in memory until all have come; what a handler returns goes on at once.
+ * The rows of a batch wait until all have come (transform_rows.c); what a handler returns goes on at once.
  * Danger: nothing a handler does may outlive a failed batch: state is the stores' and goes with them, the current call ends with the transaction.
  */
 #include "operator/transform.h"
 
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -39,6 +38,7 @@ static void
 call_contexts_create(Transform *op)
 {
 	op->batch_context = AllocSetContextCreate(op->base.context, "stream transform batch", ALLOCSET_DEFAULT_SIZES);
+	op->rows_context = AllocSetContextCreate(op->base.context, "stream transform rows", ALLOCSET_DEFAULT_SIZES);
 	op->call_context = AllocSetContextCreate(op->base.context, "stream transform call", 0, 64 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
 	op->econtext = CreateStandaloneExprContext();
 	op->econtext->ecxt_per_query_memory = op->call_context;
@@ -78,7 +78,7 @@ transform_begin(Operator *base, const BatchInfo *batch)
 	base->batch = batch;
 	base->metrics.custom_name = "numExpiredTimers";
 	MemoryContextReset(op->batch_context);
-	op->first_waiting = op->last_waiting = NULL;
+	transform_rows_begin(op);
 	op->deferred = NIL;
 	if (op->stale)
 		transform_elements_load(op);
@@ -94,29 +94,10 @@ is_late(Transform *op, TupleTableSlot *slot)
 	return slot->tts_isnull[column] || DatumGetTimestampTz(slot->tts_values[column]) <= op->base.batch->late_watermark;
 }
 
-static WaitingRow *
-row_keep(Transform *op, TupleTableSlot *slot)
-{
-	MemoryContext caller = MemoryContextSwitchTo(op->batch_context);
-	WaitingRow *row = palloc(sizeof(WaitingRow));
-
-	row->next = NULL;
-	row->isnull = slot->tts_isnull[1];
-	row->value = (Datum) 0;
-	if (!row->isnull && op->row_length == -1 && !VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(slot->tts_values[1])))
-		row->value = PointerGetDatum(PG_DETOAST_DATUM_COPY(slot->tts_values[1]));
-	else if (!row->isnull)
-		row->value = datumCopy(slot->tts_values[1], op->row_by_value, op->row_length);
-	MemoryContextSwitchTo(caller);
-	return row;
-}
-
 static void
 transform_receive(Operator *base, int input, TupleTableSlot *slot)
 {
 	Transform *op = (Transform *) base;
-	KeyRecord *record;
-	WaitingRow *row;
 
 	slot_getallattrs(slot);
 	if (op->spec->event_time > 0 && is_late(op, slot))
@@ -124,20 +105,7 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 		operator_late_row(base, slot);
 		return;
 	}
-	record = transform_record_find_or_add(op, slot->tts_values, slot->tts_isnull);
-	row = row_keep(op, slot);
-	if (record->nrows++ > 0)
-	{
-		record->last = record->last->next = row;
-		return;
-	}
-	record->first = record->last = row;
-	record->next = NULL;
-	if (op->last_waiting)
-		op->last_waiting->next = record;
-	else
-		op->first_waiting = record;
-	op->last_waiting = record;
+	transform_rows_add(op, transform_record_find_or_add(op, slot->tts_values, slot->tts_isnull), slot->tts_values[1], slot->tts_isnull[1]);
 }
 
 /* ---- the handlers' turn ---- */
@@ -145,21 +113,10 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 static void
 handle_rows(Transform *op)
 {
-	KeyRecord *record, *next;
-
-	for (record = op->first_waiting; record; record = record->next)
+	transform_rows_end(op);
+	for (KeyRecord *record = op->first_waiting; record; record = record->next)
 		transform_call_input(op, record);
-	for (record = op->first_waiting; record; record = next)
-	{
-		next = record->next;
-		record->nrows = 0;
-		record->first = record->last = NULL;
-		if (op->nlists > 0)
-			transform_record_drop_if_empty(op, record);
-	}
-	if (op->nlists == 0 && op->first_waiting)
-		transform_records_clear(op);
-	op->first_waiting = op->last_waiting = NULL;
+	transform_rows_done(op);
 }
 
 static void
@@ -267,7 +224,7 @@ transform_forget(Operator *base, int64 last_batch)
 	MemoryContextReset(op->batch_context);
 	MemoryContextReset(op->call_context);
 	transform_records_clear(op);
-	op->first_waiting = op->last_waiting = NULL;
+	transform_rows_begin(op);
 	op->deferred = NIL;
 	op->firing = false;
 	op->stale = true;

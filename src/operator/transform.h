@@ -18,13 +18,7 @@
 
 typedef struct Transform Transform;
 
-/* A row of the running batch, waiting for its key's turn. */
-typedef struct WaitingRow
-{
-	struct WaitingRow *next;
-	Datum value;
-	bool isnull;
-} WaitingRow;
+typedef struct RowSpool RowSpool;
 
 typedef struct KeyRecord
 {
@@ -32,7 +26,8 @@ typedef struct KeyRecord
 	uint32 hash;
 	int elements;			/* in all lists below */
 	int nrows;				/* of this batch */
-	WaitingRow *first, *last;
+	int64 number;			/* among the keys of this batch */
+	struct WaitingRow *first, *last;
 	struct KeyRecord *next; /* in the order of their first rows */
 	dlist_head lists[FLEXIBLE_ARRAY_MEMBER]; /* Element, by serial: one per list, map, and the timers */
 } KeyRecord;
@@ -107,8 +102,11 @@ struct Transform
 	MemoryContext record_context;
 	const Datum *probe_key;
 	const bool *probe_null;
-	KeyRecord *first_waiting, *last_waiting;
 	/* rows and functions of the running batch */
+	KeyRecord *first_waiting, *last_waiting;
+	int64 nkeys_waiting, nrows_waiting;
+	MemoryContext rows_context;
+	RowSpool *spool; /* NULL: all rows are in memory */
 	MemoryContext batch_context;
 	MemoryContext call_context; /* reset after every call of a handler */
 	ExprContext *econtext;
@@ -148,6 +146,13 @@ extern void transform_call_input(Transform *op, KeyRecord *record);
 extern void transform_call_timer(Transform *op, KeyRecord *record, TimestampTz at);
 /* The operator whose handler is running; NULL: none. */
 extern Transform *transform_running(void);
+
+/* ---- transform_rows.c: rows waiting for their key's turn ---- */
+extern void transform_rows_begin(Transform *op);
+extern void transform_rows_add(Transform *op, KeyRecord *record, Datum value, bool isnull);
+extern void transform_rows_end(Transform *op); /* all are there */
+extern Datum transform_rows_take(Transform *op, KeyRecord *record); /* the array; keys must be taken in their order */
+extern void transform_rows_done(Transform *op);
 
 /* ---- transform_key.c: KeyRecords ---- */
 extern void transform_records_create(Transform *op);

@@ -16,9 +16,7 @@
 #include "parser/parse_coerce.h"
 #include "pgstat.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
@@ -292,22 +290,6 @@ call_handler(Transform *op, Handler *handler, KeyRecord *record, Datum second)
 	MemoryContextSwitchTo(caller);
 }
 
-static Datum
-rows_array(Transform *op, KeyRecord *record)
-{
-	Oid type = TupleDescAttr(op->base.spec->input[0], 1)->atttypid;
-	Datum *values = palloc(sizeof(Datum) * record->nrows);
-	bool *nulls = palloc(sizeof(bool) * record->nrows);
-	int dims[1] = {record->nrows}, lower[1] = {1}, i = 0;
-
-	for (WaitingRow *row = record->first; row; row = row->next)
-	{
-		values[i] = row->value;
-		nulls[i++] = row->isnull;
-	}
-	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, lower, type, op->row_length, op->row_by_value, op->row_align));
-}
-
 /* An error anywhere ends the batch: nothing is running any more. */
 static void
 transaction_ended(XactEvent event, void *arg)
@@ -333,7 +315,7 @@ transform_call_input(Transform *op, KeyRecord *record)
 
 	init_once();
 	call_begin(op, record);
-	call_handler(op, &op->input, record, rows_array(op, record));
+	call_handler(op, &op->input, record, transform_rows_take(op, record));
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(op->call_context);
 }

@@ -33,6 +33,8 @@ typedef struct TransformCut
 	FuncExpr *call;
 	TransformSpec *spec;
 	HandlerShape input;
+	Lineage event_time; /* of the rows; kind LINEAGE_NONE: they have none */
+	Expr *event_column;
 	Node *key;	   /* as written */
 	List *left;	   /* FROM items before the call */
 	Relids below;  /* their range table indexes, joins included */
@@ -284,12 +286,29 @@ row_column(TransformCut *t, Node *expr)
 	return coerce_column(t, expr, type, "the row");
 }
 
-/* The row's event time: that of the one stream among what stands before the call. */
-static Expr *
-event_time_column(TransformCut *t)
+static void
+consider_event_column(TransformCut *t, Node *var)
 {
-	Lineage found = {.kind = LINEAGE_NONE};
-	Expr *result = NULL;
+	Lineage lineage = {.kind = LINEAGE_NONE};
+
+	if (IsA(var, Var))
+		lineage = lineage_of(t->c, t->level, var);
+	if (lineage.kind == LINEAGE_NONE || !lineage.has_watermark)
+		return;
+	if (t->event_column && !lineage_same_columns(lineage.columns, t->event_time.columns))
+		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state over two event-time columns is not supported"),
+						errdetail("It would not be clear which of them says when a row is late."),
+						errhint("Select the event time of one of them in a subquery."), check_position(t->c, t->call->location)));
+	if (t->event_column)
+		return;
+	t->event_time = lineage;
+	t->event_column = lineage_apply(lineage.closes, (Expr *) copyObject(var));
+}
+
+/* The rows' event time: that of the streams among what stands before the call. */
+static void
+find_event_time(TransformCut *t)
+{
 	ListCell *var;
 	int i = -1;
 
@@ -301,27 +320,13 @@ event_time_column(TransformCut *t)
 			continue;
 		expandRTE(rt_fetch(i, t->query->rtable), i, 0, -1, false, &names, &vars);
 		foreach (var, vars)
-		{
-			Lineage lineage = IsA(lfirst(var), Var) ? lineage_of(t->c, t->level, lfirst(var)) : found;
-
-			if (!IsA(lfirst(var), Var) || lineage.kind == LINEAGE_NONE || !lineage.has_watermark)
-				continue;
-			if (result && !lineage_same_columns(lineage.columns, found.columns))
-				ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state over two event-time columns is not supported"),
-								errdetail("It would not be clear which of them says when a row is late."),
-								errhint("Select the event time of one of them in a subquery."), check_position(t->c, t->call->location)));
-			if (result)
-				continue;
-			found = lineage;
-			result = lineage_apply(lineage.closes, (Expr *) copyObject(lfirst(var)));
-		}
+			consider_event_column(t, lfirst(var));
 	}
-	if (result == NULL)
+	if (t->event_column == NULL && t->spec->processor->time_mode == TIME_MODE_EVENT)
 		ereport(ERROR, (errcode(REFUSE), errmsg("processor \"%s\" with time_mode event_time needs a source with a watermark", t->spec->processor->name),
 						errdetail("Timers fire when the watermark reaches them."),
 						errhint("Give the source an event_time and a watermark_delay (or use option watermarks), and keep the event time in the subquery."),
 						check_position(t->c, t->call->location)));
-	return result;
 }
 
 static List *
@@ -332,7 +337,7 @@ input_columns(TransformCut *t)
 	cut_add_column(&columns, coerce_column(t, t->key, t->input.key_type, "the key"), "key");
 	cut_add_column(&columns, row_column(t, lthird(t->call->args)), "row");
 	if (t->spec->processor->time_mode == TIME_MODE_EVENT)
-		t->spec->event_time = cut_add_column(&columns, (Node *) event_time_column(t), "event_time");
+		t->spec->event_time = cut_add_column(&columns, (Node *) t->event_column, "event_time");
 	return columns;
 }
 
@@ -495,14 +500,43 @@ find_key_operators(TransformCut *t, Node *key)
 	t->spec->collation = exprCollation(key);
 }
 
+/* The column a processor declares to be event time; the watermark of the rows in is that of the rows out. */
+static Lineage
+output_lineage(TransformCut *t, int column)
+{
+	Lineage lineage = t->event_time;
+	CaseTestExpr *value = makeNode(CaseTestExpr);
+
+	value->typeId = TupleDescAttr(t->spec->base.output, column)->atttypid;
+	value->typeMod = -1;
+	lineage.kind = LINEAGE_INSTANT;
+	/* a timestamp counts as UTC, and has the same bits as the timestamptz it means */
+	lineage.closes = value->typeId == TIMESTAMPTZOID ? (Expr *) value : (Expr *) makeRelabelType((Expr *) value, TIMESTAMPTZOID, -1, InvalidOid, COERCE_IMPLICIT_CAST);
+	lineage.direct = lineage.at_end = NULL;
+	lineage.length = NULL;
+	lineage.bound = lineage.session = false;
+	return lineage;
+}
+
+/* What a handler returns has no event time unless the processor says so: nobody else knows how long it keeps a row. */
 static OperatorOutput *
 describe_output(TransformCut *t)
 {
 	OperatorOutput *output = palloc0(sizeof(OperatorOutput));
+	int column = 0;
 
-	/* What a handler returns has no event time: nobody knows how long it keeps a row. */
 	output->nkeys = t->ncolumns + 1;
 	output->lineage = palloc0((t->ncolumns + 1) * sizeof(Lineage));
+	for (int i = 0; t->spec->processor->event_time && t->event_column && i < t->input.result->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(t->input.result, i);
+
+		if (att->attisdropped)
+			continue;
+		if (namestrcmp(&att->attname, t->spec->processor->event_time) == 0)
+			output->lineage[column] = output_lineage(t, column);
+		column++;
+	}
 	return output;
 }
 
@@ -530,6 +564,8 @@ cut_transform(Compile *c, Level *level)
 		load_handler(&t, t.spec->processor->handle_timer, "handle_timer", &timer);
 
 	above = split_from(&t);
+	if (t.spec->processor->time_mode == TIME_MODE_EVENT || t.spec->processor->event_time)
+		find_event_time(&t);
 	columns = input_columns(&t);
 	key = (Node *) linitial_node(TargetEntry, columns)->expr;
 	find_key_operators(&t, key);

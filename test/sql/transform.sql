@@ -330,6 +330,30 @@ SELECT k, what, batch_id FROM timers_out ORDER BY batch_id, what LIKE 'fires%', 
 SELECT rows_late FROM stream.queries WHERE name = 'timers';
 SELECT count(*) FROM stream.state('timers');
 
+-- A result that keeps event time: windows above close by the watermark of the rows below.
+CREATE FUNCTION thin(key text, rows ev[]) RETURNS TABLE (k text, at timestamptz) LANGUAGE sql AS $f$ SELECT DISTINCT ON (date_trunc('second', r.ts)) key, r.ts FROM unnest(rows) r $f$;
+SELECT stream.create_processor('thin', 'thin(text,ev[])', event_time => 'k');
+SELECT stream.create_processor('thin', 'thin(text,ev[])', event_time => 'ts');
+SELECT stream.create_processor('thin', 'thin(text,ev[])');
+SELECT stream.create_query('thin', $q$SELECT stream.tumble(t.at, '10 seconds') AS w, count(*) AS n FROM ev i, LATERAL stream.transform_with_state('thin', i.k, i) AS t(k text, at timestamptz) GROUP BY w$q$, stream.to_table('thin_out'), start => false);
+SELECT stream.drop_processor('thin');
+SELECT stream.create_processor('thin', 'thin(text,ev[])', event_time => 'at');
+SELECT stream.create_query('thin', $q$SELECT stream.tumble(t.at, '10 seconds') AS w, count(*) AS n FROM ev i, LATERAL stream.transform_with_state('thin', i.k, i) AS t(k text, at timestamptz) GROUP BY w$q$, stream.to_table('thin_out'), start => false) > 0 AS created;
+CALL batch('thin');
+SELECT w, n FROM thin_out ORDER BY w;
+
+-- More rows than memory may hold: each key still gets all of its rows at once, in the order they came.
+CREATE FUNCTION in_order(key text, rows input[]) RETURNS TABLE (n int, total bigint, ordered boolean) LANGUAGE sql AS $f$
+    SELECT count(*)::int, sum(r.v), array_agg(r.v) = array_agg(r.v ORDER BY r.v) FROM unnest(rows) r
+$f$;
+SELECT stream.create_processor('in_order', 'in_order(text,input[])');
+SELECT stream.create_query('in_order', $q$SELECT t.* FROM input i, LATERAL stream.transform_with_state('in_order', i.k, i) AS t(n int, total bigint, ordered boolean) WHERE i.v > 1000$q$, stream.to_table('order_out'), start => false) > 0 AS created;
+INSERT INTO in_t SELECT 'key' || v % 3000, v FROM generate_series(1001, 31000) v;
+SET maintenance_work_mem = '1MB';
+CALL batch('in_order');
+RESET maintenance_work_mem;
+SELECT count(*) AS keys, count(DISTINCT n) AS sizes, sum(n) AS rows, sum(total) AS total, bool_and(ordered) AS ordered FROM order_out;
+
 -- EXECUTE is the query owner's to have, at every batch.
 CREATE ROLE regress_tws LOGIN;
 GRANT USAGE, CREATE ON SCHEMA tws TO regress_tws;
