@@ -57,14 +57,19 @@ fixed_length(const Interval *length, const char *what)
 	return us;
 }
 
-/* How far at lies behind the last multiple of size counted from origin. Never overflows: remainders first. */
+/* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
 static int64
 distance_behind(int64 at, int64 size, int64 origin)
 {
-	int64 rest = at % size - origin % size;
+	int64 rest;
 
-	rest %= size;
-	return rest < 0 ? rest + size : rest;
+	if (pg_sub_s64_overflow(at % size, origin % size, &rest))
+		out_of_range();
+	if (rest < 0)
+		rest += size;
+	if (rest < 0)
+		rest += size;
+	return rest >= size ? rest - size : rest;
 }
 
 static void

@@ -98,6 +98,7 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	plan->stateful = plan->operators != NIL;
 	plan->signature = signature_combine(plan->operators);
 	note_watermarks(plan);
+	notice_collect(&c, &top);
 	if (sink)
 		plan_stages(plan, sink);
 	MemoryContextSwitchTo(old);

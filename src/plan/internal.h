@@ -167,6 +167,10 @@ extern bool lineage_same_columns(List *a, List *b);
 
 /* ---- shape.c ---- */
 extern void shape_build(Compile *c, Level *final);
+extern bool shape_filters_groups(Compile *c, Level *level);
+
+/* ---- notice.c ---- */
+extern void notice_collect(Compile *c, Level *final);
 
 /* ---- signature.c ---- */
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);

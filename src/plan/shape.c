@@ -226,6 +226,27 @@ find_update_key(Compile *c, Level *final, SinkShape *shape)
 	shape->key_is_unique = key_is_unique(c, final->query);
 }
 
+/* Does a condition above an aggregate decide which of its groups come out? */
+bool
+shape_filters_groups(Compile *c, Level *level)
+{
+	ListCell *lc;
+
+	if (!reads_aggregate(c, level->query))
+		return false;
+	if (level->query->jointree && facts_of(c, level, level->query->jointree->quals).aggregate)
+		return true;
+	foreach (lc, level->query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+		Level below = {rte->subquery, level};
+
+		if (rte->rtekind == RTE_SUBQUERY && shape_filters_groups(c, &below))
+			return true;
+	}
+	return false;
+}
+
 void
 shape_build(Compile *c, Level *final)
 {
