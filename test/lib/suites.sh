@@ -43,38 +43,39 @@ suite_names() # the tests to run: $1 directory, $2 suffix; $TESTS picks
 	return 0
 }
 
-suite_pg_regress() # $1 program, $2 name, $3 directory, $4 suffix, then arguments
+suite_pg_regress_one() # $1 program, $2 test directory, $3 test: alone, in a database of its own
 {
-	local program=$1 name=$2 names ok bad
-	names=$(suite_names "$3" "$4")
-	shift 4
-	[ -n "$names" ] || { echo "no tests"; return 0; }
-	mkdir -p "$WORK/logs/$name"
-	rm -rf "$WORK/logs/$name/results" "$WORK/logs/$name"/regression.*
-	ln -sfn "$WORK/tree/expected" "$WORK/logs/$name/expected"
-	local test
-	for test in $names; do
-		[ -e "expected/$test.out" ] || : >"expected/$test.out"   # a missing answer is a difference, not the end of the run
-	done
-	# shellcheck disable=SC2086
-	"$program" --inputdir=test --outputdir="$WORK/logs/$name" --bindir="$(dirname "$(command -v psql)")" --dbname="$name" \
-		--host="$PGHOST" --user=postgres --load-extension=stream_ext --launcher="$WORK/tree/test/lib/session" "$@" $names \
-		2>&1 | tee "$WORK/logs/$name.log" | grep --line-buffered '^test ' || true
-	ok=$(grep -cE '^test .* ok ' "$WORK/logs/$name.log" || true)
-	bad=$(($(wc -w <<<"$names") - ok))
-	if [ $bad != 0 ]; then
-		if [ -s "$WORK/logs/$name/regression.diffs" ]; then
-			head -n 80 "$WORK/logs/$name/regression.diffs"
-			echo "All differences: $WORK/logs/$name/regression.diffs; what came out: $WORK/logs/$name/results"
-		else
-			tail -5 "$WORK/logs/$name.log"
-		fi
+	local out=$WORK/logs/$3
+	rm -rf "$out"
+	mkdir -p "$out"
+	ln -s "$WORK/tree/expected" "$out/expected"
+	[ -e "expected/$3.out" ] || : >"expected/$3.out"   # a missing answer is a difference, not the end of the run
+	if "$1" --inputdir=test --outputdir="$out" --bindir="$(dirname "$(command -v psql)")" --dbname="regress_$3" --host="$PGHOST" --user=postgres \
+		--load-extension=stream_ext --launcher="$WORK/tree/test/lib/session" "$3" >"$out.log" 2>&1; then
+		grep '^test ' "$out.log"
+		touch "$WORK/logs/$2/$3.ok"
+	else
+		echo "FAILED  $3"
+		if [ -s "$out/regression.diffs" ]; then head -n 60 "$out/regression.diffs"; else tail -n 5 "$out.log"; fi
+		echo "        what came out: $out/results/$3.out"
 	fi
-	suite_count "$ok" "$bad"
 }
 
-suite_regress() { suite_pg_regress "$PG_REGRESS" regress test/sql .sql --max-connections=1; }
-suite_isolation() { suite_pg_regress "$PG_ISOLATION_REGRESS" isolation test/specs .spec; }
+suite_pg_regress() # $1 program, $2 test directory, $3 suffix; two tests at a time
+{
+	local names ok
+	names=$(suite_names "test/$2" "$3")
+	[ -n "$names" ] || { echo "no tests"; return 0; }
+	rm -rf "${WORK:?}/logs/$2"
+	mkdir -p "$WORK/logs/$2"
+	export -f suite_pg_regress_one
+	xargs -P 2 -I @ bash -c 'suite_pg_regress_one "$1" "$2" @' _ "$1" "$2" <<<"$names"
+	ok=$(find "$WORK/logs/$2" -name '*.ok' | wc -l)
+	suite_count "$ok" $(($(wc -w <<<"$names") - ok))
+}
+
+suite_regress() { suite_pg_regress "$PG_REGRESS" sql .sql; }
+suite_isolation() { suite_pg_regress "$PG_ISOLATION_REGRESS" specs .spec; }
 
 suite_tap_files() # $1 directory
 {
