@@ -64,7 +64,7 @@ stage_clean()
 {
 	[ -n "$outside" ] || return 0
 	if [ -d "$work/logs" ]; then
-		mkdir -p "$top/build" && rm -rf "$top/build/logs" && cp -r "$work/logs" "$top/build/logs"
+		mkdir -p "$top/build/logs" && cp -r "$work/logs/." "$top/build/logs"
 	fi
 	rm -rf "$work"
 }
