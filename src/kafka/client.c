@@ -46,6 +46,8 @@ struct KafkaClient
 	rd_kafka_queue_t *main_queue;
 	void (*release)(void *arg);
 	void *release_arg;
+	void (*report)(void *arg, rd_kafka_event_t *event);
+	void *report_arg;
 	KafkaCall *call; /* being waited for, or forgotten by an error */
 	MemoryContextCallback callback;
 	rd_kafka_resp_err_t complaint_code;
@@ -201,7 +203,7 @@ conf_apply(rd_kafka_conf_t *conf, const char *owner, const char *name, const cha
 }
 
 static rd_kafka_conf_t *
-conf_build(const char *owner, const KafkaSetting *defaults, List *options, const KafkaSetting *fixed)
+conf_build(KafkaRole role, const char *owner, const KafkaSetting *defaults, List *options, const KafkaSetting *fixed)
 {
 	const int everywhere = KAFKA_AT_SERVER | KAFKA_AT_USER | KAFKA_AT_TABLE | KAFKA_AT_SINK;
 	List *properties = NIL;
@@ -232,7 +234,7 @@ conf_build(const char *owner, const KafkaSetting *defaults, List *options, const
 	}
 	for (; fixed && fixed->name; fixed++)
 		conf_apply(conf, owner, fixed->name, fixed->value);
-	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | (role == KAFKA_PRODUCER ? RD_KAFKA_EVENT_DR : 0));
 	return conf;
 }
 
@@ -263,7 +265,7 @@ shared_create(void)
 KafkaClient *
 kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *defaults, List *options, const KafkaSetting *fixed)
 {
-	rd_kafka_conf_t *conf = conf_build(owner, defaults, options, fixed);
+	rd_kafka_conf_t *conf = conf_build(role, owner, defaults, options, fixed);
 	KafkaClient *client = palloc0(sizeof(KafkaClient));
 	SharedHandle *shared = shared_create();
 	sigset_t all, before;
@@ -317,6 +319,13 @@ kafka_client_on_close(KafkaClient *client, void (*release)(void *arg), void *arg
 {
 	client->release = release;
 	client->release_arg = arg;
+}
+
+void
+kafka_client_on_report(KafkaClient *client, void (*report)(void *arg, rd_kafka_event_t *event), void *arg)
+{
+	client->report = report;
+	client->report_arg = arg;
 }
 
 rd_kafka_t *
@@ -409,6 +418,10 @@ kafka_client_poll(KafkaClient *client)
 			case RD_KAFKA_EVENT_LOG:
 				if (rd_kafka_event_log(event, &facility, &text, &level) == 0)
 					ereport(DEBUG1, errmsg_internal("Kafka client: %s: %s", facility, text));
+				break;
+			case RD_KAFKA_EVENT_DR:
+				if (client->report)
+					client->report(client->report_arg, event);
 				break;
 			default:
 				break;

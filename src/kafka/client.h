@@ -12,6 +12,7 @@
 
 struct rd_kafka_s;
 struct rd_kafka_queue_s;
+struct rd_kafka_op_s;
 
 typedef enum KafkaRole
 {
@@ -37,6 +38,8 @@ extern KafkaClient *kafka_client_open(KafkaRole role, const char *owner, const K
 extern void kafka_client_close(KafkaClient *client);
 /* Called before the handle goes, however it goes: give back messages, queues and topics. */
 extern void kafka_client_on_close(KafkaClient *client, void (*release)(void *arg), void *arg);
+/* Producers: called by kafka_client_poll with each event that tells of delivered or lost messages. No error may be raised there. */
+extern void kafka_client_on_report(KafkaClient *client, void (*report)(void *arg, struct rd_kafka_op_s *event), void *arg);
 extern struct rd_kafka_s *kafka_client_handle(KafkaClient *client);
 
 /* The pipe: readable when a watched queue, or the handle itself, has something. Empty it before looking, never after. */

@@ -4,17 +4,16 @@
  */
 #include "source/source.h"
 
-#include "access/reloptions.h"
 #include "access/table.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_type.h"
-#include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
 #include "util/options.h"
+#include "util/user_mapping.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -66,29 +65,6 @@ bool
 source_is_stream(Oid relid)
 {
 	return get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE && source_ops_of(GetForeignServer(GetForeignTable(relid)->serverid)) != NULL;
-}
-
-/* Options of the mapping of the current user, else PUBLIC's, else none. */
-static List *
-user_mapping_options(Oid server)
-{
-	Oid users[] = {GetUserId(), InvalidOid};
-
-	for (int i = 0; i < lengthof(users); i++)
-	{
-		HeapTuple tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(users[i]), ObjectIdGetDatum(server));
-
-		if (HeapTupleIsValid(tuple))
-		{
-			bool isnull;
-			Datum options = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &isnull);
-			List *result = isnull ? NIL : untransformRelOptions(options);
-
-			ReleaseSysCache(tuple);
-			return result;
-		}
-	}
-	return NIL;
 }
 
 static char *

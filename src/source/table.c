@@ -13,6 +13,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_table.h"
 #include "miscadmin.h"
+#include "metadata/incarnation.h"
 #include "nodes/value.h"
 #include "util/heap.h"
 #include "util/options.h"
@@ -133,24 +134,6 @@ table_parse(SourceDef *def)
 }
 
 /* ---- open ---- */
-
-/* One row, made by CREATE EXTENSION and not dumped: a restored database has another. */
-static char *
-incarnation_read(void)
-{
-	Relation rel = heap_open("incarnation", AccessShareLock);
-	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
-	HeapTuple tuple = heap_getnext(scan, ForwardScanDirection);
-	bool isnull;
-	char *result;
-
-	if (tuple == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("stream.incarnation is empty")));
-	result = DatumGetCString(DirectFunctionCall1(uuid_out, heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull)));
-	table_endscan(scan);
-	table_close(rel, NoLock);
-	return result;
-}
 
 static Oid
 base_relid(SourceReader *reader)
