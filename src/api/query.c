@@ -81,7 +81,7 @@ static StreamPlan *
 query_check(StreamQuery *query, Query *tree)
 {
 	StreamPlan *plan = plan_compile(copyObject(tree), query->text, query->output_mode, &query->options, NULL);
-	SinkDef *def = sink_def_from_datum(query->sink, query->name);
+	SinkDef *def = sink_def_load(query);
 	Sink *sink;
 	ListCell *lc;
 
@@ -318,7 +318,7 @@ stream_explain_query(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	query_apply_settings(query);
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
-	def = sink_def_from_datum(query->sink, query->name);
+	def = sink_def_load(query);
 	plan_stages(plan, def->ops->open(def, &plan->shape));
 	foreach (lc, plan_explain(plan))
 	{

@@ -122,7 +122,7 @@ stream_process_all_available(PG_FUNCTION_ARGS)
 static void
 target_rewind(StreamQuery *query, int64 batch_id)
 {
-	SinkDef *def = sink_def_from_datum(query->sink, query->name);
+	SinkDef *def = sink_def_load(query);
 
 	if (def->ops->rewind)
 		def->ops->rewind(def, query->output_mode, batch_id);

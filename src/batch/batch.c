@@ -10,6 +10,7 @@
 #include "access/xact.h"
 #include "batch/runtime.h"
 #include "batch/watermark.h"
+#include "common/hashfn.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
 #include "util/options.h"
@@ -62,6 +63,7 @@ batch_record(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
 	}
 	foreach (lc, run->sources)
 		commit->rows_bad += ((SourceBatch *) lfirst(lc))->rows_bad;
+	commit->rows_bad += rt->sink->rows_bad;
 	watermark_advance(&rt->query->options, run->sources, jsonb_get_object(run->offsets.conf, "behind"), &rt->last_commit,
 					  run->info.batch_time, commit);
 	commit_log_add(rt->query->id, commit);
@@ -128,18 +130,51 @@ batch_finished(QueryRuntime *rt, BatchRun *run)
 	rt->last_duration_us = clock_monotonic_us() - run->durations.started;
 }
 
+static uint64
+range_hash(const OffsetEntry *offsets)
+{
+	uint64 starts = hash_bytes_extended((unsigned char *) offsets->starts, VARSIZE(offsets->starts), 0);
+
+	return hash_bytes_extended((unsigned char *) offsets->offsets, VARSIZE(offsets->offsets), starts);
+}
+
 static void
 batch_run_begin(QueryRuntime *rt, BatchRun *run)
 {
 	run->offsets = rt->pending_offsets;
 	run->info.query_id = rt->query->id;
 	run->info.query_name = rt->query->name;
+	run->info.incarnation = rt->query->incarnation;
 	run->info.batch_id = run->offsets.batch_id;
+	run->info.range = range_hash(&run->offsets);
 	run->info.batch_time = run->offsets.batch_time;
 	run->info.late_watermark = run->offsets.late_watermark;
 	run->info.evict_watermark = run->offsets.watermark;
 	run->info.output_mode = rt->query->output_mode;
 	run->info.late_to_dead_letter = strcmp(rt->query->options.late_rows, "dead_letter") == 0;
+}
+
+static void
+synchronous_commit_set(const char *value)
+{
+	(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* Effects outside this database must not outlive the log that explains them, whatever the owner's settings say. */
+static void
+commit_durably(QueryRuntime *rt)
+{
+	if (!rt->sink->ops->in_database && synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+		synchronous_commit_set("local");
+	runtime_commit(rt);
+}
+
+static void
+sink_start_once(QueryRuntime *rt)
+{
+	if (!rt->sink_started && rt->sink->ops->start)
+		rt->sink->ops->start(rt->sink, rt->last_batch);
+	rt->sink_started = true;
 }
 
 bool
@@ -157,6 +192,7 @@ batch_run(QueryRuntime *rt)
 	runtime_begin(rt);
 	runtime_read_logs(rt);
 	runtime_prepare(rt);
+	sink_start_once(rt);
 	run.durations.query_planning = clock_monotonic_us() - run.durations.started;
 	if (!rt->pending)
 	{
@@ -168,9 +204,9 @@ batch_run(QueryRuntime *rt)
 			return false;
 		}
 		if (rt->sink->ops->in_database)
-			(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+			synchronous_commit_set("off");
 		start = clock_monotonic_us();
-		runtime_commit(rt);
+		commit_durably(rt);
 		rt->pending = true;
 		run.durations.wal_commit = clock_monotonic_us() - start;
 		FAILPOINT("logged");
@@ -188,7 +224,7 @@ batch_run(QueryRuntime *rt)
 	if (next_may_ride(rt))
 		rt->pending = batch_log(rt, &run.durations);
 	MemoryContextSwitchTo(old);
-	runtime_commit(rt);
+	commit_durably(rt);
 	FAILPOINT("committed");
 	batch_finished(rt, &run);
 	return true;
@@ -218,6 +254,6 @@ batch_housekeeping(QueryRuntime *rt)
 	if (upto > rt->purged_upto)
 		logs_purge(rt->query->id, upto);
 	rt->purged_upto = Max(upto, rt->purged_upto);
-	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	synchronous_commit_set("off");
 	runtime_commit(rt);
 }

@@ -17,6 +17,7 @@ typedef struct QueryRuntime
 	MemoryContext context;		  /* of the runtime */
 	StreamQuery *query;
 	Sink *sink;
+	bool sink_started;			  /* its start callback has run */
 	StreamPlan *plan;
 	List *readers;				  /* SourceReader, as plan->sources */
 	List *operators;			  /* Operator, as plan->operators */

@@ -194,7 +194,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	run->sources = source_batches(rt, run);
 	source_set_running(run->sources);
 	rt->sink->batch = &run->info;
-	rt->sink->rows = 0;
+	rt->sink->rows = rt->sink->rows_bad = 0;
 	if (rt->sink->ops->begin)
 		rt->sink->ops->begin(rt->sink, &run->info);
 	stages_run(rt, run);
@@ -204,6 +204,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	FAILPOINT("executed");
 	if (rt->sink->ops->finish)
 		rt->sink->ops->finish(rt->sink);
+	run->rows_out -= rt->sink->rows_bad;
 	FAILPOINT("sunk");
 	run->durations.add_batch = clock_monotonic_us() - start;
 }

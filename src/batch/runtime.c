@@ -198,7 +198,7 @@ runtime_compile(QueryRuntime *rt)
 	rt->plan = plan_compile(tree, rt->query->text, rt->query->output_mode, &rt->query->options, NULL);
 	signature_check(rt);
 	MemoryContextSwitchTo(rt->plan->context);
-	def = sink_def_from_datum(rt->query->sink, rt->query->name);
+	def = sink_def_load(rt->query);
 	rt->sink = def->ops->open(def, &rt->plan->shape);
 	plan_stages(rt->plan, rt->sink);
 	plan_watch(rt->plan);

@@ -18,7 +18,9 @@ typedef struct BatchInfo
 {
 	int64 query_id;
 	const char *query_name;
+	int incarnation; /* of the query: outside sinks key on (query_id, incarnation, batch_id) */
 	int64 batch_id;
+	uint64 range;	 /* hash of what the batch was told to read: the same id with another range is another batch */
 	TimestampTz batch_time;		 /* logged; now() and kin mean it */
 	TimestampTz late_watermark;	 /* the eviction value of the batch before */
 	TimestampTz evict_watermark; /* offset_log.watermark */

@@ -1,5 +1,5 @@
 /*
- * sink.c: the table of sink kinds, and the way from a stream.sink value to a SinkDef.
+ * sink.c: the table of sink kinds, and the way from a query's stream.sink value to a SinkDef.
  * Adding a sink is one line here, one file beside and one function in sql/install/40_sink.sql.
  */
 #include "sink/sink.h"
@@ -11,7 +11,8 @@
 #include "utils/builtins.h"
 #include "utils/typcache.h"
 
-static const SinkOps *const sink_table[] = {&table_sink, &function_sink, &each_sink, &channel_sink, &log_sink, &memory_sink};
+static const SinkOps *const sink_table[] = {&table_sink, &kafka_sink, &function_sink, &each_sink, &channel_sink, &log_sink,
+											  &memory_sink};
 
 const SinkOps *
 sink_lookup(const char *kind)
@@ -32,18 +33,19 @@ sink_field_text(HeapTupleHeader composite, AttrNumber column)
 }
 
 SinkDef *
-sink_def_from_datum(Datum composite, const char *query_name)
+sink_def_load(StreamQuery *query)
 {
+	const char *query_name = query->name;
 	HeapTupleHeader row;
 	SinkDef *def = palloc0(sizeof(SinkDef));
 	char *kind;
 	bool isnull;
 	Datum options;
 
-	if (DatumGetPointer(composite) == NULL)
+	if (DatumGetPointer(query->sink) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("query \"%s\" has no sink", query_name),
 						errhint("Use stream.to_table() or another function that returns stream.sink.")));
-	row = DatumGetHeapTupleHeader(composite);
+	row = DatumGetHeapTupleHeader(query->sink);
 	kind = sink_field_text(row, 1);
 	if (kind == NULL)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the sink of query \"%s\" has no kind", query_name),
@@ -59,6 +61,8 @@ sink_def_from_datum(Datum composite, const char *query_name)
 	options = GetAttributeByNum(row, 3, &isnull);
 	def->options = isnull ? NULL : DatumGetJsonbPCopy(options);
 	def->query_name = query_name;
+	def->query_id = query->id;
+	def->incarnation = query->incarnation;
 	def->type = HeapTupleHeaderGetTypeId(row);
 	return def;
 }

@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "executor/tuptable.h"
 #include "metadata/batch_info.h"
+#include "metadata/query.h"
 #include "nodes/parsenodes.h"
 #include "tcop/dest.h"
 #include "utils/jsonb.h"
@@ -30,6 +31,8 @@ typedef struct SinkDef
 	char *target;		/* table name, function signature, topic, … as given */
 	Jsonb *options;
 	const char *query_name; /* for messages */
+	int64 query_id;			/* with incarnation: what outside sinks are known by; 0 where nothing is written (explain) */
+	int incarnation;
 	Oid type;			/* of the stream.sink value it came from */
 } SinkDef;
 
@@ -40,6 +43,7 @@ typedef struct Sink
 	SinkShape *shape;
 	const BatchInfo *batch;
 	int64 rows; /* rows out in this batch, where the sink itself counts */
+	int64 rows_bad; /* rows of this batch that the sink put aside as dead letters */
 } Sink;
 
 struct SinkOps
@@ -56,6 +60,8 @@ struct SinkOps
 	Sink *(*open)(SinkDef *def, SinkShape *shape);
 	/* The statement to run instead of the last stage: `final` becomes a part of it. NULL callback or NULL result: rows go to receive. */
 	Query *(*wrap)(Sink *sink, Query *final);
+	/* Once when the query starts to run here, last_batch being committed (-1: none): what an attempt that died has left. Optional. */
+	void (*start)(Sink *sink, int64 last_batch);
 	/* Inside the batch's transaction. */
 	void (*begin)(Sink *sink, const BatchInfo *batch);
 	void (*receive)(Sink *sink, TupleTableSlot *slot);
@@ -69,10 +75,12 @@ struct SinkOps
 
 extern const SinkOps *sink_lookup(const char *kind);
 extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
-extern SinkDef *sink_def_from_datum(Datum composite, const char *query_name); /* value of type stream.sink; NULL fields are 22004 */
+extern SinkDef *sink_def_load(StreamQuery *query); /* from the query's value of type stream.sink; NULL fields are 22004 */
 extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 
 extern const SinkOps table_sink;
+extern const SinkOps kafka_sink;
+extern const SinkOps file_sink;
 extern const SinkOps log_sink;
 extern const SinkOps function_sink;
 extern const SinkOps each_sink;
