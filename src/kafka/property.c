@@ -81,7 +81,7 @@ static const Property properties[] = {
 	{"queue.buffering.max.ms", PRODUCER},
 	{"request.timeout.ms", PRODUCER},
 	{"sticky.partitioning.linger.ms", PRODUCER},
-	{"transaction.timeout.ms", PRODUCER},
+	{"transaction.timeout.ms", KAFKA_AT_SINK},
 };
 
 /* Names people will try, with what to do instead. */
