@@ -113,9 +113,12 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 static void
 handle_rows(Transform *op)
 {
+	int max_rows = INT_MAX;
+
 	transform_rows_end(op);
 	for (KeyRecord *record = op->first_waiting; record; record = record->next)
-		transform_call_input(op, record);
+		while (record->nrows > 0)
+			transform_call_input(op, record, max_rows);
 	transform_rows_done(op);
 }
 

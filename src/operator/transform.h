@@ -25,7 +25,7 @@ typedef struct KeyRecord
 	MinimalTuple key;
 	uint32 hash;
 	int elements;			/* in all lists below */
-	int nrows;				/* of this batch */
+	int nrows;				/* of this batch, not handled yet */
 	int64 number;			/* among the keys of this batch */
 	struct WaitingRow *first, *last;
 	struct KeyRecord *next; /* in the order of their first rows */
@@ -142,7 +142,7 @@ extern HandlerShape transform_handler_shape(Oid function, const char *what);
 extern void transform_handler_check_result(Oid function, TupleDesc result, TupleDesc wanted, int ncolumns);
 /* Functions, privileges and result types for a batch. */
 extern void transform_handlers_resolve(Transform *op);
-extern void transform_call_input(Transform *op, KeyRecord *record);
+extern void transform_call_input(Transform *op, KeyRecord *record, int max_rows);
 extern void transform_call_timer(Transform *op, KeyRecord *record, TimestampTz at);
 /* The operator whose handler is running; NULL: none. */
 extern Transform *transform_running(void);
@@ -151,7 +151,7 @@ extern Transform *transform_running(void);
 extern void transform_rows_begin(Transform *op);
 extern void transform_rows_add(Transform *op, KeyRecord *record, Datum value, bool isnull);
 extern void transform_rows_end(Transform *op); /* all are there */
-extern Datum transform_rows_take(Transform *op, KeyRecord *record); /* the array; keys must be taken in their order */
+extern Datum transform_rows_take(Transform *op, KeyRecord *record, int limit); /* the array; keys must be taken in their order, each to its end */
 extern void transform_rows_done(Transform *op);
 
 /* ---- transform_key.c: KeyRecords ---- */

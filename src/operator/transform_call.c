@@ -309,13 +309,13 @@ init_once(void)
 }
 
 void
-transform_call_input(Transform *op, KeyRecord *record)
+transform_call_input(Transform *op, KeyRecord *record, int max_rows)
 {
 	MemoryContext caller = MemoryContextSwitchTo(op->call_context);
 
 	init_once();
 	call_begin(op, record);
-	call_handler(op, &op->input, record, transform_rows_take(op, record));
+	call_handler(op, &op->input, record, transform_rows_take(op, record, max_rows));
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(op->call_context);
 }

@@ -172,25 +172,24 @@ transform_rows_end(Transform *op)
 }
 
 static int
-take_from_memory(KeyRecord *record, Datum *values, bool *nulls)
+take_from_memory(KeyRecord *record, int n, Datum *values, bool *nulls)
 {
-	int n = 0;
-
-	for (WaitingRow *row = record->first; row; row = row->next)
+	for (int i = 0; i < n; i++)
 	{
-		values[n] = row->value;
-		nulls[n++] = row->isnull;
+		values[i] = record->first->value;
+		nulls[i] = record->first->isnull;
+		record->first = record->first->next;
 	}
 	return n;
 }
 
 static int
-take_from_spool(Transform *op, KeyRecord *record, Datum *values, bool *nulls)
+take_from_spool(Transform *op, KeyRecord *record, int limit, Datum *values, bool *nulls)
 {
 	TupleTableSlot *slot = op->spool->slot;
 	int n = 0;
 
-	while (op->spool->ahead && DatumGetInt64(slot->tts_values[0]) == record->number)
+	while (n < limit && op->spool->ahead && DatumGetInt64(slot->tts_values[0]) == record->number)
 	{
 		nulls[n] = slot->tts_isnull[2];
 		values[n] = nulls[n] ? (Datum) 0 : row_copy(op, slot->tts_values[2]);
@@ -200,16 +199,20 @@ take_from_spool(Transform *op, KeyRecord *record, Datum *values, bool *nulls)
 	return n;
 }
 
-/* In CurrentMemoryContext. */
+/* The next rows of a key, at most so many, in CurrentMemoryContext. */
 Datum
-transform_rows_take(Transform *op, KeyRecord *record)
+transform_rows_take(Transform *op, KeyRecord *record, int limit)
 {
 	Oid type = TupleDescAttr(op->base.spec->input[0], 1)->atttypid;
-	Datum *values = palloc_extended(sizeof(Datum) * record->nrows, MCXT_ALLOC_HUGE);
-	bool *nulls = palloc_extended(sizeof(bool) * record->nrows, MCXT_ALLOC_HUGE);
-	int n = op->spool ? take_from_spool(op, record, values, nulls) : take_from_memory(record, values, nulls);
-	int lower = 1;
+	int n = Min(record->nrows, limit), lower = 1;
+	Datum *values = palloc_extended(sizeof(Datum) * n, MCXT_ALLOC_HUGE);
+	bool *nulls = palloc_extended(sizeof(bool) * n, MCXT_ALLOC_HUGE);
 
+	if (op->spool)
+		n = take_from_spool(op, record, n, values, nulls);
+	else
+		n = take_from_memory(record, n, values, nulls);
+	record->nrows -= n;
 	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower, type, op->row_length, op->row_by_value, op->row_align));
 }
 
@@ -221,7 +224,6 @@ transform_rows_done(Transform *op)
 	for (KeyRecord *record = op->first_waiting; record; record = next)
 	{
 		next = record->next;
-		record->nrows = 0;
 		record->first = record->last = NULL;
 		if (op->nlists > 0)
 			transform_record_drop_if_empty(op, record);
