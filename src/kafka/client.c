@@ -1,9 +1,10 @@
 /*
  * client.c: life and death of Kafka handles inside a Postgres process.
  *
- * Options → rd_kafka_conf → handle; events → log lines and the last complaint; requests → helper threads; end → bounded destruction.
- * Danger: librdkafka's threads and ours run beside Postgres. They must not take signals, allocate by palloc, report errors, or touch
- * a latch; all they do is write a byte into a pipe. What they share with the process is malloc'ed and counted.
+ * Options → rd_kafka_conf → handle; events → log lines and the last complaint; requests → helper threads; end →
+ * bounded destruction. Danger: librdkafka's threads and ours run beside Postgres. They must not take signals,
+ * allocate by palloc, report errors, or touch a latch; all they do is write a byte into a pipe. What they share with
+ * the process is malloc'ed and counted.
  */
 #include "postgres.h"
 
@@ -26,9 +27,9 @@
 #include "util/clock.h"
 #include "utils/memutils.h"
 
-#define CLOSE_WAIT_MS 3000	/* for a handle that is closed */
-#define EXIT_WAIT_MS 500	/* for all of them when the process ends */
-#define DESCRIPTORS 4		/* of the two pipes */
+#define CLOSE_WAIT_MS 3000 /* for a handle that is closed */
+#define EXIT_WAIT_MS 500   /* for all of them when the process ends */
+#define DESCRIPTORS 4	   /* of the two pipes */
 
 /* What threads share with the process; whoever lets go last destroys it. */
 typedef struct SharedHandle
@@ -135,8 +136,8 @@ pipe_drain(int fd)
 }
 
 /*
- * Lets go of everything. The handle itself is destroyed by a thread: with a broker away that can take long, and we wait only so
- * long. Runs while a transaction aborts or the process ends, so nothing here may raise an error.
+ * Lets go of everything. The handle itself is destroyed by a thread: with a broker away that can take long, and we
+ * wait only so long. Runs while a transaction aborts or the process ends, so nothing here may raise an error.
  */
 static void
 client_release(KafkaClient *client, int wait_ms)
@@ -198,7 +199,8 @@ conf_apply(rd_kafka_conf_t *conf, const char *owner, const char *name, const cha
 	if (rd_kafka_conf_set(conf, name, value, error, sizeof(error)) == RD_KAFKA_CONF_OK)
 		return;
 	rd_kafka_conf_destroy(conf);
-	ereport(ERROR, errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE), errmsg("invalid value for Kafka property \"%s\" of %s", name, owner),
+	ereport(ERROR, errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+			errmsg("invalid value for Kafka property \"%s\" of %s", name, owner),
 			kafka_property_is_secret(name) ? 0 : errdetail("%s.", error));
 }
 
@@ -263,7 +265,8 @@ shared_create(void)
 }
 
 KafkaClient *
-kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *defaults, List *options, const KafkaSetting *fixed)
+kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *defaults, List *options,
+				  const KafkaSetting *fixed)
 {
 	rd_kafka_conf_t *conf = conf_build(role, owner, defaults, options, fixed);
 	KafkaClient *client = palloc0(sizeof(KafkaClient));
@@ -274,11 +277,13 @@ kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *default
 	if (!shared)
 	{
 		rd_kafka_conf_destroy(conf);
-		ereport(ERROR, errcode_for_file_access(), errmsg("could not make a pipe for the Kafka client of %s: %m", owner));
+		ereport(ERROR, errcode_for_file_access(),
+				errmsg("could not make a pipe for the Kafka client of %s: %m", owner));
 	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	shared->rk = rd_kafka_new(role == KAFKA_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf, error, sizeof(error));
+	shared->rk =
+		rd_kafka_new(role == KAFKA_PRODUCER ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf, error, sizeof(error));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!shared->rk)
 	{
@@ -289,8 +294,8 @@ kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *default
 			close(shared->done[i]);
 		}
 		free(shared);
-		ereport(ERROR, errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION), errmsg("could not make a Kafka client for %s", owner),
-				errdetail("%s.", error));
+		ereport(ERROR, errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
+				errmsg("could not make a Kafka client for %s", owner), errdetail("%s.", error));
 	}
 	for (int i = 0; i < DESCRIPTORS; i++)
 		ReserveExternalFD();
@@ -357,8 +362,8 @@ kafka_client_drain_socket(KafkaClient *client)
 static void
 wait_readable(int fd, long timeout_ms)
 {
-	int events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, fd, timeout_ms,
-								   PG_WAIT_EXTENSION);
+	int events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, fd,
+								   timeout_ms, PG_WAIT_EXTENSION);
 
 	if (events & WL_LATCH_SET)
 	{

@@ -1,9 +1,9 @@
 /*
  * property.c: the allow-list of librdkafka properties.
  *
- * An option of a server, user mapping, source or sink → is it a property, may it stand there, does librdkafka take the value.
- * Danger: a name added here is one any user with USAGE on a server may set; nothing that names a file, a program, another host than
- * bootstrap.servers, or our own bookkeeping belongs in the table.
+ * An option of a server, user mapping, source or sink → is it a property, may it stand there, does librdkafka take
+ * the value. Danger: a name added here is one any user with USAGE on a server may set; nothing that names a file, a
+ * program, another host than bootstrap.servers, or our own bookkeeping belongs in the table.
  */
 #include "postgres.h"
 
@@ -93,10 +93,12 @@ static const struct
 	{"ssl.ca.location", "Put the certificate itself, as PEM text, into option \"ssl.ca.pem\" of the server."},
 	{"ssl.certificate.location", "Put the certificate itself, as PEM text, into option \"ssl.certificate.pem\"."},
 	{"ssl.key.location", "Put the key itself, as PEM text, into option \"ssl.key.pem\" of the user mapping."},
-	{"ssl.keystore.location", "Put certificate and key, as PEM text, into \"ssl.certificate.pem\" and \"ssl.key.pem\"."},
+	{"ssl.keystore.location",
+	 "Put certificate and key, as PEM text, into \"ssl.certificate.pem\" and \"ssl.key.pem\"."},
 	{"group.id", "Positions are kept in the query's offset log, never in a consumer group."},
 	{"enable.auto.commit", "Positions are kept in the query's offset log, never in a consumer group."},
-	{"auto.offset.reset", "Use option \"starting_offsets\"; what happens to missing messages is option \"fail_on_data_loss\"."},
+	{"auto.offset.reset",
+	 "Use option \"starting_offsets\"; what happens to missing messages is option \"fail_on_data_loss\"."},
 	{"isolation.level", "Use option \"isolation_level\"."},
 	{"transactional.id", "Use option \"transactional\" of the sink; the id is the query's own."},
 	{"acks", "A sink always waits for all in-sync replicas."},
@@ -146,7 +148,10 @@ place_name(int places)
 	return (places & KAFKA_AT_TABLE) ? "the source" : "the sink";
 }
 
-/* librdkafka says itself whether it takes the value; its words may quote the value, so they are kept back for secrets. */
+/*
+ * librdkafka says itself whether it takes the value; its words may quote the value, so they are kept back for
+ * secrets.
+ */
 static void
 property_try_value(const Property *property, const char *value)
 {
@@ -167,9 +172,11 @@ check_mechanism(const char *name, const char *value)
 {
 	if (strcmp(value, "PLAIN") == 0 || strcmp(value, "SCRAM-SHA-256") == 0 || strcmp(value, "SCRAM-SHA-512") == 0)
 		return;
-	ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("Kafka property \"%s\" does not take \"%s\"", name, value),
-			errhint("Supported mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; or authenticate by certificate with "
-					"security.protocol \"ssl\"."));
+	ereport(
+		ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		errmsg("Kafka property \"%s\" does not take \"%s\"", name, value),
+		errhint("Supported mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; or authenticate by certificate with "
+				"security.protocol \"ssl\"."));
 }
 
 bool
@@ -183,15 +190,16 @@ kafka_property_check(const char *name, const char *value, int place)
 		{
 			for (int i = 0; i < lengthof(refused); i++)
 				if (strcmp(refused[i].name, name) == 0)
-					ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("Kafka property \"%s\" cannot be set", name),
-							errhint("%s", refused[i].hint));
+					ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+							errmsg("Kafka property \"%s\" cannot be set", name), errhint("%s", refused[i].hint));
 			return false;
 		}
 		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("Kafka property \"%s\" cannot be set", name),
 				errhint("%s", hint_for_unknown(name, place)));
 	}
 	if (!(property->places & place) && !(place == KAFKA_AT_TABLE && (property->places & KAFKA_AT_SERVER)))
-		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("Kafka property \"%s\" cannot be set here", name),
+		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+				errmsg("Kafka property \"%s\" cannot be set here", name),
 				errhint("It is an option of %s.", place_name(property->places)));
 	if (strncmp(name, "sasl.mechanism", strlen("sasl.mechanism")) == 0)
 		check_mechanism(name, value);

@@ -14,19 +14,21 @@
 #include "lib/ilist.h"
 #include "source/source.h"
 
-#define KAFKA_CALL_MS 5000		 /* longest wait of a planning step for the broker */
-#define KAFKA_STALL_MS 30000	 /* longest wait of a scan without any message */
-#define KAFKA_REGRESS_MS 3000	 /* how long an end below our position may be a leader change */
-#define KAFKA_LOOK_AGAIN_MS 10000 /* new partitions are looked for that often */
-#define KAFKA_LANES_PER_TOPIC 4096 /* with several topics */
-#define KAFKA_NOT_FOUND (-1)	 /* offset of a partition the position does not name */
+#define KAFKA_SERVER "stream_kafka" /* the built-in server, and the wrapper */
+#define KAFKA_PULL_MESSAGES 16384	/* taken per partition while planning */
+#define KAFKA_CALL_MS 5000			/* longest wait of a planning step for the broker */
+#define KAFKA_STALL_MS 30000		/* longest wait of a scan without any message */
+#define KAFKA_REGRESS_MS 3000		/* how long an end below our position may be a leader change */
+#define KAFKA_LOOK_AGAIN_MS 10000	/* new partitions are looked for that often */
+#define KAFKA_LANES_PER_TOPIC 4096	/* with several topics */
+#define KAFKA_NOT_FOUND (-1)		/* offset of a partition the position does not name */
 
 typedef struct KafkaOptions
 {
 	char **topics;
 	int ntopics;
-	Jsonb *starting_offsets; /* object; NULL: by starting_at */
-	int64 starting_at;		 /* RD_KAFKA_OFFSET_BEGINNING or _END */
+	Jsonb *starting_offsets;	 /* object; NULL: by starting_at */
+	int64 starting_at;			 /* RD_KAFKA_OFFSET_BEGINNING or _END */
 	int64 starting_timestamp_ms; /* -1: none */
 	bool fail_on_data_loss;
 	bool read_committed;
@@ -46,9 +48,9 @@ typedef struct KafkaEvidence
 typedef struct KafkaTopic
 {
 	char *name;
-	int number; /* in options->topics */
+	int number;		  /* in options->topics */
 	Datum name_datum; /* text */
-	bool verified; /* to be the one our position is of */
+	bool verified;	  /* to be the one our position is of */
 	rd_kafka_topic_t *handle;
 } KafkaTopic;
 
@@ -65,13 +67,13 @@ typedef struct KafkaPartition
 	rd_kafka_message_t **messages;
 	int head, count, room;
 	int64 bytes;
-	int64 generation; /* grows whenever messages are not where they were */
-	int64 taken;	  /* messages that left the window at its head, in this generation */
-	bool full;		  /* the last pull stopped at its bound */
-	bool seeked;	  /* librdkafka's own position never goes back: not to be trusted any more */
-	int64 planned;	  /* end of the range planned last; what lies behind is news */
-	bool checked;	  /* that our position is still there, since the fetcher started */
-	int64 low;		  /* start of the log at that time; -1: not asked */
+	int64 generation;		   /* grows whenever messages are not where they were */
+	int64 taken;			   /* messages that left the window at its head, in this generation */
+	bool full;				   /* the last pull stopped at its bound */
+	bool seeked;			   /* librdkafka's own position never goes back: not to be trusted any more */
+	int64 planned;			   /* end of the range planned last; what lies behind is news */
+	bool checked;			   /* that our position is still there, since the fetcher started */
+	int64 low;				   /* start of the log at that time; -1: not asked */
 	rd_kafka_resp_err_t error; /* of the fetcher; cleared when dealt with */
 	char error_text[128];
 } KafkaPartition;
@@ -85,34 +87,45 @@ typedef struct KafkaReader
 	KafkaTopic *topics;
 	KafkaPartition **partitions;
 	int npartitions;
-	int sized_for;		/* partitions the queues' bounds were made for */
-	int queue_messages; /* bound of one partition's queue */
+	int sized_for;		 /* partitions the queues' bounds were made for */
+	int queue_messages;	 /* bound of one partition's queue */
 	bool had_partitions; /* before a disconnect */
-	int64 refreshed_us; /* when the partitions were last looked up; 0: never */
+	int64 refreshed_us;	 /* when the partitions were last looked up; 0: never */
 	int64 message_bytes; /* of an average message; 0: none seen */
-	int64 poked_us;		/* when a fetcher was last woken */
-	bool watched;		/* the worker waits on our socket: what arrives announces itself */
-	dlist_head scans;	/* KafkaScan; for the message each one stands on */
+	int64 poked_us;		 /* when a fetcher was last woken */
+	bool watched;		 /* the worker waits on our socket: what arrives announces itself */
+	dlist_head scans;	 /* KafkaScan; for the message each one stands on */
 } KafkaReader;
 
 typedef struct KafkaScan
 {
 	dlist_node node;
 	KafkaReader *reader;
-	int64 *from, *to;	   /* per partition of the reader when the scan began */
+	int64 *from, *to; /* per partition of the reader when the scan began */
 	int npartitions;
-	int64 *next;		   /* next offset wanted, per partition; of the current one it is cursor */
-	int current;		   /* partition being read */
+	int64 *next; /* next offset wanted, per partition; of the current one it is cursor */
+	int current; /* partition being read */
 	int64 cursor;
-	int64 round;		   /* every partition is read this far beyond its from before any is read further */
-	int64 generation, sequence; /* where cursor is in the window, if still valid */
+	int64 round;				 /* every partition is read this far beyond its from before any is read further */
+	int64 generation, sequence;	 /* where cursor is in the window, if still valid */
 	rd_kafka_message_t *message; /* the row handed out last; its bytes are in use */
-	bool owned;			   /* the window let it go while it was in use */
+	bool owned;					 /* the window let it go while it was in use */
 	struct KafkaDecode *decode;
 	MemoryContextCallback callback;
 	bool linked;
 	bool drained; /* it has emptied the socket */
 } KafkaScan;
+
+/* ---- kafka.c ---- */
+extern int64 *kafka_offsets_alloc(KafkaReader *reader); /* one per partition, not set */
+
+/* ---- kafka_options.c ---- */
+extern bool kafka_check_option(const char *name, const char *value, Oid catalog);
+extern const char *kafka_option_names(Oid catalog);
+extern void kafka_parse(SourceDef *def);
+
+/* ---- kafka_plan.c ---- */
+extern SourceAdvance kafka_advance(SourceReader *reader, Position *from, Position *ceiling, const ReadLimit *limit);
 
 /* ---- kafka_connect.c: connection, topics, questions to the broker ---- */
 extern void kafka_connect(KafkaReader *reader);
@@ -135,9 +148,15 @@ extern Jsonb *kafka_loss_position(KafkaPartition *partition, int64 from, int64 t
 
 /* ---- kafka_window.c: what the fetchers brought ---- */
 extern void kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset);
-/* Takes what has arrived, at most about max messages; when that is nothing, waits so long for a first one. True: something came. */
+/*
+ * Takes what has arrived, at most about max messages; when that is nothing, waits so long for a first one. True:
+ * something came.
+ */
 extern bool kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int wait_ms);
-/* Control records count as seen: a window that ends at a transaction's marker moves behind it. Costs a little; for when that matters. */
+/*
+ * Control records count as seen: a window that ends at a transaction's marker moves behind it. Costs a little; for
+ * when that matters.
+ */
 extern void kafka_window_pass_markers(KafkaReader *reader, KafkaPartition *partition);
 /* Drops messages below offset. */
 extern void kafka_window_trim(KafkaReader *reader, KafkaPartition *partition, int64 offset);
@@ -148,13 +167,18 @@ extern int kafka_window_count(KafkaPartition *partition, int64 from, int64 to);
 extern int kafka_window_find(KafkaPartition *partition, int64 offset);
 
 /* ---- kafka_identity.c: is it still the same topic ---- */
-extern KafkaEvidence *kafka_evidence_collect(KafkaReader *reader, const int64 *from, const int64 *end, const KafkaEvidence *before);
+extern KafkaEvidence *kafka_evidence_collect(KafkaReader *reader, const int64 *from, const int64 *end,
+											 const KafkaEvidence *before);
 extern bool kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence, const int64 *low);
 
 /* ---- kafka_loss.c: data that is gone ---- */
-/* Raises the error of a missing range, unless fail_on_data_loss is off: then warns, and keeps an event in the batch if there is one. */
+/*
+ * Raises the error of a missing range, unless fail_on_data_loss is off: then warns, and keeps an event in the batch
+ * if there is one.
+ */
 extern void kafka_report_loss(KafkaReader *reader, KafkaPartition *partition, int64 from, int64 to, SourceBatch *batch);
-extern void kafka_report_reset(KafkaReader *reader, KafkaPartition *partition, int64 position, int64 end, SourceBatch *batch);
+extern void kafka_report_reset(KafkaReader *reader, KafkaPartition *partition, int64 position, int64 end,
+							   SourceBatch *batch);
 /* An error the fetcher met, that is not about offsets; raises it unless it passes by itself. */
 extern bool kafka_fetcher_out_of_range(KafkaPartition *partition);
 extern void kafka_check_fetcher(KafkaReader *reader, KafkaPartition *partition);
@@ -171,8 +195,8 @@ extern void kafka_scan_end(SourceScan *scan);
 /* ---- kafka_decode.c: message → slot ---- */
 extern struct KafkaDecode *kafka_decode_open(SourceScan *scan);
 /* False: the row is bad and has been reported. */
-extern bool kafka_decode_row(struct KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message,
-							 TupleTableSlot *slot);
+extern bool kafka_decode_row(struct KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition,
+							 rd_kafka_message_t *message, TupleTableSlot *slot);
 /* Checks the metadata columns' types (ereport); true when the attribute is one. */
 extern bool kafka_decode_is_metadata(SourceDef *def, AttrNumber attno);
 extern void kafka_decode_check(SourceDef *def);

@@ -1,8 +1,9 @@
 /*
  * kafka_connect.c: the reader's client, its topics and partitions, and questions to the broker.
  *
- * Options → client → metadata → one KafkaPartition each. Questions run through kafka_client_call: bounded, interruptible, and gone with
- * the process. Danger: run() of a call happens in another thread; it sees malloc'ed memory only.
+ * Options → client → metadata → one KafkaPartition each. Questions run through kafka_client_call: bounded,
+ * interruptible, and gone with the process. Danger: run() of a call happens in another thread; it sees malloc'ed
+ * memory only.
  */
 #include "source/kafka.h"
 
@@ -97,7 +98,8 @@ report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error)
 	const char *complaint = kafka_client_complaint(reader->client, &code);
 	bool refused = kafka_sqlstate(code) == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION;
 
-	ereport(ERROR, errcode(kafka_sqlstate(refused ? code : error)), errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
+	ereport(ERROR, errcode(kafka_sqlstate(refused ? code : error)),
+			errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
 			errdetail("%s.%s%s", rd_kafka_err2str(error), *complaint ? " Last trouble: " : "", complaint));
 }
 
@@ -166,15 +168,18 @@ metadata_ask(KafkaReader *reader, int *counts)
 					errmsg("source %s cannot use topic \"%s\"", reader->base.def->name, reader->topics[topic].name),
 					errdetail("%s.", rd_kafka_err2str(error)));
 		/* A topic just made is unknown for a moment; a deleted one for ever. */
-		if (clock_monotonic_us() + KAFKA_REGRESS_MS * INT64CONST(1000) > until && error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+		if (clock_monotonic_us() + KAFKA_REGRESS_MS * INT64CONST(1000) > until &&
+			error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
 		{
 			if (reader->npartitions > 0 || reader->had_partitions)
 				ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("topic \"%s\" of source %s does not exist any more", reader->topics[topic].name, reader->base.def->name),
+						errmsg("topic \"%s\" of source %s does not exist any more", reader->topics[topic].name,
+							   reader->base.def->name),
 						errhint("Create it again and reset the query."));
-			ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
-					errmsg("topic \"%s\" of source %s does not exist", reader->topics[topic].name, reader->base.def->name),
-					errhint("Create the topic, or correct the source's option topic."));
+			ereport(
+				ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("topic \"%s\" of source %s does not exist", reader->topics[topic].name, reader->base.def->name),
+				errhint("Create the topic, or correct the source's option topic."));
 		}
 		if (clock_monotonic_us() >= until)
 			report_no_answer(reader, error);
@@ -233,13 +238,14 @@ client_open(KafkaReader *reader, int partitions)
 							   {"fetch.message.max.bytes", fetch},
 							   {"reconnect.backoff.max.ms", "2000"},
 							   {NULL, NULL}};
-	KafkaSetting fixed[] = {{"enable.auto.commit", "false"},
-							{"enable.auto.offset.store", "false"},
-							{"auto.offset.reset", "error"},
-							{"enable.partition.eof", "true"},
-							{"allow.auto.create.topics", "false"},
-							{"isolation.level", reader->options->read_committed ? "read_committed" : "read_uncommitted"},
-							{NULL, NULL}};
+	KafkaSetting fixed[] = {
+		{"enable.auto.commit", "false"},
+		{"enable.auto.offset.store", "false"},
+		{"auto.offset.reset", "error"},
+		{"enable.partition.eof", "true"},
+		{"allow.auto.create.topics", "false"},
+		{"isolation.level", reader->options->read_committed ? "read_committed" : "read_uncommitted"},
+		{NULL, NULL}};
 	MemoryContext old;
 	char value[32];
 	size_t len = sizeof(value);
@@ -248,7 +254,8 @@ client_open(KafkaReader *reader, int partitions)
 	snprintf(kbytes, sizeof(kbytes), "%d", Max(AHEAD_KBYTES / partitions, 1024));
 	snprintf(fetch, sizeof(fetch), "%d", Max(AHEAD_KBYTES / partitions, 1024) * 256);
 	reader->sized_for = partitions;
-	reader->client_context = AllocSetContextCreate(reader->base.context, "stream_ext kafka client", ALLOCSET_DEFAULT_SIZES);
+	reader->client_context =
+		AllocSetContextCreate(reader->base.context, "stream_ext kafka client", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(reader->client_context);
 	reader->client = kafka_client_open(KAFKA_CONSUMER, psprintf("source %s", reader->base.def->name), defaults,
 									   reader->options->properties, fixed);
@@ -257,7 +264,8 @@ client_open(KafkaReader *reader, int partitions)
 
 	/* What the user may have set instead. */
 	reader->queue_messages = AHEAD_MESSAGES / partitions;
-	if (rd_kafka_conf_get(rd_kafka_conf(kafka_client_handle(reader->client)), "queued.min.messages", value, &len) == RD_KAFKA_CONF_OK)
+	if (rd_kafka_conf_get(rd_kafka_conf(kafka_client_handle(reader->client)), "queued.min.messages", value, &len) ==
+		RD_KAFKA_CONF_OK)
 		reader->queue_messages = atoi(value);
 	for (int i = 0; i < reader->options->ntopics; i++)
 	{
@@ -358,7 +366,8 @@ kafka_refresh_partitions(KafkaReader *reader, bool force)
 	{
 		if (ntopics > 1 && counts[i] > KAFKA_LANES_PER_TOPIC)
 			ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("topic \"%s\" of source %s has %d partitions", reader->topics[i].name, reader->base.def->name, counts[i]),
+					errmsg("topic \"%s\" of source %s has %d partitions", reader->topics[i].name,
+						   reader->base.def->name, counts[i]),
 					errdetail("A source of several topics reads at most %d partitions of each.", KAFKA_LANES_PER_TOPIC),
 					errhint("Make a source of its own for that topic and use UNION ALL."));
 		total += counts[i];
@@ -422,7 +431,8 @@ list_offsets_once(KafkaReader *reader, int64 which, int64 *offsets, int timeout_
 	call->base.destroy = offsets_destroy;
 	call->list = rd_kafka_topic_partition_list_new(reader->npartitions);
 	for (int i = 0; i < reader->npartitions; i++)
-		rd_kafka_topic_partition_list_add(call->list, reader->partitions[i]->topic->name, reader->partitions[i]->id)->offset = which;
+		rd_kafka_topic_partition_list_add(call->list, reader->partitions[i]->topic->name, reader->partitions[i]->id)
+			->offset = which;
 	if (!kafka_client_call(reader->client, &call->base, timeout_ms))
 		return RD_KAFKA_RESP_ERR__TIMED_OUT;
 	error = call->error;
@@ -452,7 +462,8 @@ kafka_list_offsets(KafkaReader *reader, int64 which, int64 *offsets)
 		if (clock_monotonic_us() >= until)
 			report_no_answer(reader, error);
 		if (!error_is_transient(error))
-			ereport(ERROR, errcode(kafka_sqlstate(error)), errmsg("source %s cannot ask its topic for offsets", reader->base.def->name),
+			ereport(ERROR, errcode(kafka_sqlstate(error)),
+					errmsg("source %s cannot ask its topic for offsets", reader->base.def->name),
 					errdetail("%s.", rd_kafka_err2str(error)));
 		pause_ms(reader, RETRY_PAUSE_MS);
 	}

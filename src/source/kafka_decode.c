@@ -1,6 +1,7 @@
 /*
- * kafka_decode.c: a message becomes a row: value columns by the format's decoder, in place; metadata columns when declared.
- * Danger: nothing in a message may raise an error here; what is wrong with one goes to source_bad_row with its place and bytes.
+ * kafka_decode.c: a message becomes a row: value columns by the format's decoder, in place; metadata columns when
+ * declared. Danger: nothing in a message may raise an error here; what is wrong with one goes to source_bad_row with
+ * its place and bytes.
  */
 #include "source/kafka.h"
 
@@ -86,7 +87,8 @@ kafka_decode_check(SourceDef *def)
 		Form_pg_attribute attribute = TupleDescAttr(def->desc, attno - 1);
 		int found = metadata_find(def, attno);
 
-		if (found >= 0 && attribute->atttypid != metadata_columns[found].type && attribute->atttypid != metadata_columns[found].other_type)
+		if (found >= 0 && attribute->atttypid != metadata_columns[found].type &&
+			attribute->atttypid != metadata_columns[found].other_type)
 			ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
 					errmsg("column \"%s\" of source %s is of type %s", NameStr(attribute->attname), def->name,
 						   format_type_be(attribute->atttypid)),
@@ -123,7 +125,10 @@ kafka_decode_open(SourceScan *scan)
 	decode->policy = def->on_bad_row;
 	decode->values = palloc(sizeof(AttrNumber) * Max(natts, 1));
 	decode->dropped = palloc(sizeof(AttrNumber) * Max(natts, 1));
-	/* Where no value and an empty one look alike, a row of NULLs would be a lie; with the key at hand it is news of that key. */
+	/*
+	 * Where no value and an empty one look alike, a row of NULLs would be a lie; with the key at hand it is news of
+	 * that key.
+	 */
 	decode->tombstones = strcmp(options->format, "json") != 0 && strcmp(options->format, "csv") != 0;
 	for (AttrNumber attno = 1; attno <= natts; attno++)
 	{
@@ -164,7 +169,10 @@ text_is_valid(const void *bytes, size_t len)
 	return pg_verify_mbstr(GetDatabaseEncoding(), bytes, (int) len, true) && memchr(bytes, '\0', len) == NULL;
 }
 
-/* Header values are bytes, shown as bytea shows them; repeated names, order and NULLs stay. False: a name is no valid text. */
+/*
+ * Header values are bytes, shown as bytea shows them; repeated names, order and NULLs stay. False: a name is no valid
+ * text.
+ */
 static bool
 headers_make(const rd_kafka_message_t *message, Datum *result)
 {
@@ -225,7 +233,8 @@ timestamp_make(const rd_kafka_message_t *message, Datum *result)
 
 /* One metadata column. The message is at fault when it returns text: that is the error. */
 static const char *
-metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_message_t *message, Datum *value, bool *isnull)
+metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_message_t *message, Datum *value,
+			  bool *isnull)
 {
 	*isnull = false;
 	switch (column->kind)
@@ -266,7 +275,8 @@ bad_row(SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message
 }
 
 bool
-kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message, TupleTableSlot *slot)
+kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition, rd_kafka_message_t *message,
+				 TupleTableSlot *slot)
 {
 	DecodeError error;
 
@@ -284,14 +294,16 @@ kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partitio
 		else if (fault)
 			return bad_row(scan, partition, message, ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, fault);
 		if (*isnull && column->not_null)
-			return bad_row(scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
-						   psprintf("the message has no value for column \"%s\", which is declared NOT NULL", column->name));
+			return bad_row(
+				scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
+				psprintf("the message has no value for column \"%s\", which is declared NOT NULL", column->name));
 	}
 	if (!message->payload)
 	{
 		if (!decode->tombstones)
-			return bad_row(scan, partition, message, ERRCODE_INVALID_TEXT_REPRESENTATION,
-						   "the message has no value (a tombstone); declare column kafka_key to read such messages as rows");
+			return bad_row(
+				scan, partition, message, ERRCODE_INVALID_TEXT_REPRESENTATION,
+				"the message has no value (a tombstone); declare column kafka_key to read such messages as rows");
 		if (decode->not_null_value)
 			return bad_row(scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
 						   psprintf("the message has no value (a tombstone), and column \"%s\" is declared NOT NULL",
@@ -300,8 +312,8 @@ kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partitio
 			slot->tts_isnull[decode->values[i] - 1] = true;
 		return true;
 	}
-	if (decode->decoder &&
-		!decode->decoder->ops->decode(decode->decoder, message->payload, message->len, slot->tts_values, slot->tts_isnull, &error))
+	if (decode->decoder && !decode->decoder->ops->decode(decode->decoder, message->payload, message->len,
+														 slot->tts_values, slot->tts_isnull, &error))
 		return bad_row(scan, partition, message, error.sqlstate, error.message);
 	return true;
 }

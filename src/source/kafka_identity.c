@@ -1,9 +1,10 @@
 /*
- * kafka_identity.c: is this still the topic we have been reading? A topic deleted and created again under its name, once longer than our
- * position, looks like the old one; librdkafka before 2.2 gives no topic id.
+ * kafka_identity.c: is this still the topic we have been reading? A topic deleted and created again under its name,
+ * once longer than our position, looks like the old one; librdkafka before 2.2 gives no topic id.
  *
- * A position carries, per topic, one message that was read: its partition, offset and timestamp. When a reader starts, that message is
- * fetched again and compared. Danger: a missing message proves nothing (retention, compaction); only another one in its place does.
+ * A position carries, per topic, one message that was read: its partition, offset and timestamp. When a reader
+ * starts, that message is fetched again and compared. Danger: a missing message proves nothing (retention,
+ * compaction); only another one in its place does.
  */
 #include "source/kafka.h"
 
@@ -36,11 +37,14 @@ evidence_take(KafkaPartition *partition, int index, KafkaEvidence *evidence)
 	message = partition->messages[index];
 	if (!message_time(message, &ms))
 		return false;
-	evidence[partition->topic->number] = (KafkaEvidence){.partition = partition->id, .offset = message->offset, .timestamp_ms = ms};
+	evidence[partition->topic->number] =
+		(KafkaEvidence){.partition = partition->id, .offset = message->offset, .timestamp_ms = ms};
 	return true;
 }
 
-/* The first message of a range that has not arrived yet. It is about to be read, so waiting for it now costs nothing. */
+/*
+ * The first message of a range that has not arrived yet. It is about to be read, so waiting for it now costs nothing.
+ */
 static void
 evidence_await(KafkaReader *reader, KafkaPartition *partition, int64 from, int64 end, KafkaEvidence *evidence)
 {
@@ -66,7 +70,8 @@ kafka_evidence_collect(KafkaReader *reader, const int64 *from, const int64 *end,
 	{
 		KafkaPartition *partition = reader->partitions[i];
 
-		if (evidence[partition->topic->number].offset < 0 && end[i] > from[i] && partition->started && from[i] >= partition->start)
+		if (evidence[partition->topic->number].offset < 0 && end[i] > from[i] && partition->started &&
+			from[i] >= partition->start)
 			evidence_await(reader, partition, from[i], end[i], evidence);
 	}
 	return evidence;
@@ -96,12 +101,14 @@ message_differs(KafkaReader *reader, KafkaPartition *partition, const KafkaEvide
 		{
 			const rd_kafka_message_t *message = partition->messages[partition->head];
 
-			return message->offset == evidence->offset && message_time(message, found_ms) && *found_ms != evidence->timestamp_ms;
+			return message->offset == evidence->offset && message_time(message, found_ms) &&
+				   *found_ms != evidence->timestamp_ms;
 		}
 		if (partition->next > evidence->offset || partition->error)
 			break;
 	}
-	partition->error = RD_KAFKA_RESP_ERR_NO_ERROR; /* an offset that is not there proves nothing, and whoever reads next seeks anew */
+	partition->error =
+		RD_KAFKA_RESP_ERR_NO_ERROR; /* an offset that is not there proves nothing, and whoever reads next seeks anew */
 	return false;
 }
 
@@ -111,7 +118,10 @@ time_text(int64 ms)
 	return timestamptz_to_str(ms * 1000 - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY);
 }
 
-/* Checks a topic once per reader. False: it is another one (tolerated; raises the error otherwise). low: starts of the partitions. */
+/*
+ * Checks a topic once per reader. False: it is another one (tolerated; raises the error otherwise). low: starts of
+ * the partitions.
+ */
 bool
 kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence, const int64 *low)
 {
@@ -133,11 +143,14 @@ kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence
 	reader->topics[topic].verified = !fail;
 	expected = pstrdup(time_text(evidence->timestamp_ms));
 	ereport(fail ? ERROR : WARNING, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("source %s: topic \"%s\" is not the one the query has been reading", reader->base.def->name, reader->topics[topic].name),
-			errdetail("The message at offset %lld of partition %d is of %s; the one read there was of %s. The topic seems to have been "
+			errmsg("source %s: topic \"%s\" is not the one the query has been reading", reader->base.def->name,
+				   reader->topics[topic].name),
+			errdetail("The message at offset %lld of partition %d is of %s; the one read there was of %s. The topic "
+					  "seems to have been "
 					  "deleted and created again.",
 					  (long long) evidence->offset, evidence->partition, time_text(found_ms), expected),
-			fail ? errhint("Reset the query, or set the source's option fail_on_data_loss to false to read the new topic from its start.")
+			fail ? errhint("Reset the query, or set the source's option fail_on_data_loss to false to read the new "
+						   "topic from its start.")
 				 : 0);
 	return false;
 }

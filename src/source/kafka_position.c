@@ -1,7 +1,7 @@
 /*
- * kafka_position.c: positions as the offset log keeps them.
- * One topic: {"0": next, "1": next}; several: {"topic": {"0": next}}: the next message to read of each partition. Beside them, under a name
- * no topic can have, one message of each topic that was read: {"@seen": {"topic": {"partition": 0, "offset": 5, "timestamp": 1772359200000}}}.
+ * kafka_position.c: positions as the offset log keeps them. One topic: {"0": next, "1": next}; several: {"topic":
+ * {"0": next}}: the next message to read of each partition. Beside them, under a name no topic can have, one message
+ * of each topic that was read: {"@seen": {"topic": {"partition": 0, "offset": 5, "timestamp": 1772359200000}}}.
  * Danger: a partition the log names and the broker does not have is lost data, never silently skipped.
  */
 #include "source/kafka.h"
@@ -23,7 +23,8 @@ jsonb_value_int64(const JsonbValue *value, const char *what, const char *source)
 			return small;
 		return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
 	}
-	ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s of source %s holds an offset that is no number", what, source));
+	ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("%s of source %s holds an offset that is no number", what, source));
 }
 
 static int
@@ -50,11 +51,15 @@ partition_is_gone(KafkaReader *reader, const char *topic, const char *partition,
 {
 	bool fail = reader->options->fail_on_data_loss;
 
-	ereport(fail ? ERROR : WARNING, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("source %s: topic \"%s\" has no partition %s any more", reader->base.def->name, topic, partition),
-			errdetail("The query has read it up to offset %lld; the topic seems to have been deleted or created again.",
-					  (long long) offset),
-			fail ? errhint("Reset the query, or set the source's option fail_on_data_loss to false to go on with what is there.") : 0);
+	ereport(
+		fail ? ERROR : WARNING, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		errmsg("source %s: topic \"%s\" has no partition %s any more", reader->base.def->name, topic, partition),
+		errdetail("The query has read it up to offset %lld; the topic seems to have been deleted or created again.",
+				  (long long) offset),
+		fail
+			? errhint(
+				  "Reset the query, or set the source's option fail_on_data_loss to false to go on with what is there.")
+			: 0);
 }
 
 /* {"0": 5, …} of one topic into offsets. */
@@ -103,10 +108,12 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 	for (int i = 0; i < reader->npartitions; i++)
 		offsets[i] = missing;
 	if (!JB_ROOT_IS_OBJECT(object))
-		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s of source %s is no JSON object", what, reader->base.def->name));
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s of source %s is no JSON object", what, reader->base.def->name));
 	if (reader->options->ntopics == 1)
 	{
-		JsonbValue *nested = getKeyJsonValueFromContainer(&object->root, reader->topics[0].name, strlen(reader->topics[0].name), NULL);
+		JsonbValue *nested =
+			getKeyJsonValueFromContainer(&object->root, reader->topics[0].name, strlen(reader->topics[0].name), NULL);
 
 		if (!nested || nested->type != jbvBinary)
 		{
@@ -129,7 +136,8 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("%s of source %s names topic \"%s\"", what, reader->base.def->name,
 						   pnstrdup(key.val.string.val, key.val.string.len)),
-					errdetail("With several topics, each topic of the source has an object of its own: {\"topic\": {\"0\": 23}}."));
+					errdetail("With several topics, each topic of the source has an object of its own: {\"topic\": "
+							  "{\"0\": 23}}."));
 		partitions_read(reader, topic, value.val.binary.data, offsets, what);
 	}
 	return offsets;
@@ -159,12 +167,13 @@ kafka_starting_offsets(KafkaReader *reader)
 
 		if (offsets[i] == PG_INT64_MIN)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("option starting_offsets of source %s lacks partition %d of topic \"%s\"", reader->base.def->name,
-						   partition->id, partition->topic->name),
+					errmsg("option starting_offsets of source %s lacks partition %d of topic \"%s\"",
+						   reader->base.def->name, partition->id, partition->topic->name),
 					errhint("Name every partition; -2 stands for the earliest offset, -1 for the latest."));
 		if (offsets[i] < RD_KAFKA_OFFSET_BEGINNING)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("option starting_offsets of source %s: %lld is no offset", reader->base.def->name, (long long) offsets[i]),
+					errmsg("option starting_offsets of source %s: %lld is no offset", reader->base.def->name,
+						   (long long) offsets[i]),
 					errhint("-2 stands for the earliest offset, -1 for the latest."));
 	}
 	return offsets;
@@ -262,7 +271,8 @@ member_object(JsonbContainer *object, const char *key)
 {
 	JsonbValue *value = object ? getKeyJsonValueFromContainer(object, key, strlen(key), NULL) : NULL;
 
-	return value && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data) ? value->val.binary.data : NULL;
+	return value && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data) ? value->val.binary.data
+																							  : NULL;
 }
 
 static int64

@@ -1,10 +1,11 @@
 /*
- * kafka_scan.c: one pass over [from, to) of every partition, in an order the range alone decides, so that a replay sees the same rows in the
- * same order: by (partition, offset); a range longer than ROUND_OFFSETS goes in rounds, so that all fetchers stay busy.
+ * kafka_scan.c: one pass over [from, to) of every partition, in an order the range alone decides, so that a replay
+ * sees the same rows in the same order: by (partition, offset); a range longer than ROUND_OFFSETS goes in rounds, so
+ * that all fetchers stay busy.
  *
- * Window → message → kafka_decode → slot. What the window does not hold yet is waited for: with interrupts, within KAFKA_STALL_MS.
- * Danger: offsets may be missing for good (compaction, transactions); the end of a range is known only by a message behind it or by the
- * fetcher's word that it has been there.
+ * Window → message → kafka_decode → slot. What the window does not hold yet is waited for: with interrupts, within
+ * KAFKA_STALL_MS. Danger: offsets may be missing for good (compaction, transactions); the end of a range is known
+ * only by a message behind it or by the fetcher's word that it has been there.
  */
 #include "source/kafka.h"
 
@@ -16,8 +17,8 @@
 #define KEEP_MESSAGES 16384 /* of what has been read already, per partition */
 #define KEEP_BYTES (4 * 1024 * 1024)
 #define WAIT_SLICE_MS 1000
-#define WAIT_FIRST_MS 10	/* deaf to interrupts, but woken by nothing else than the partition wanted */
-#define ROUND_OFFSETS 4096	/* part of the order: a batch replayed by another version must give the same */
+#define WAIT_FIRST_MS 10   /* deaf to interrupts, but woken by nothing else than the partition wanted */
+#define ROUND_OFFSETS 4096 /* part of the order: a batch replayed by another version must give the same */
 
 static void
 scan_unlink(void *arg)
@@ -60,8 +61,8 @@ scan_verify_topics(KafkaReader *reader, Position *from)
 }
 
 /*
- * The range, per partition. No start: the earliest there is. A position ahead of the range's end was taken from a topic that has been made
- * again since: all of the new one is the range, and that is an event.
+ * The range, per partition. No start: the earliest there is. A position ahead of the range's end was taken from a
+ * topic that has been made again since: all of the new one is the range, and that is an event.
  */
 static void
 scan_resolve_range(KafkaScan *scan, SourceScan *base)
@@ -104,7 +105,9 @@ scan_start(KafkaScan *scan)
 	scan->generation = -1;
 }
 
-/* To the next partition with something left in this round, or the first of the next round. False: all have been read. */
+/*
+ * To the next partition with something left in this round, or the first of the next round. False: all have been read.
+ */
 static bool
 scan_advance(KafkaScan *scan)
 {
@@ -211,17 +214,21 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 			const char *complaint = kafka_client_complaint(reader->client, NULL);
 
 			ereport(ERROR, errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("source %s gets no messages of topic \"%s\" partition %d", reader->base.def->name, partition->topic->name,
-						   partition->id),
-					errdetail("Waited %d s for offset %lld of the range up to %lld.%s%s", KAFKA_STALL_MS / 1000, (long long) scan->cursor,
-							  (long long) to, *complaint ? " Last trouble: " : "", complaint));
+					errmsg("source %s gets no messages of topic \"%s\" partition %d", reader->base.def->name,
+						   partition->topic->name, partition->id),
+					errdetail("Waited %d s for offset %lld of the range up to %lld.%s%s", KAFKA_STALL_MS / 1000,
+							  (long long) scan->cursor, (long long) to, *complaint ? " Last trouble: " : "",
+							  complaint));
 		}
 		kafka_client_poll(reader->client);
 		kafka_client_wait(reader->client, WAIT_SLICE_MS);
 	}
 }
 
-/* Index in the window of the next message at or above the cursor; found by number while the window stays, else by search. */
+/*
+ * Index in the window of the next message at or above the cursor; found by number while the window stays, else by
+ * search.
+ */
 static int
 scan_locate(KafkaScan *scan, KafkaPartition *partition)
 {
@@ -282,7 +289,8 @@ kafka_scan_next(SourceScan *base, TupleTableSlot *slot)
 	KafkaScan *scan = base->state;
 
 	if (!scan->linked)
-		ereport(ERROR, errcode(ERRCODE_CONNECTION_FAILURE), errmsg("source %s was closed during a scan", base->reader->def->name));
+		ereport(ERROR, errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("source %s was closed during a scan", base->reader->def->name));
 	for (;;)
 	{
 		KafkaPartition *partition;

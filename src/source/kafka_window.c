@@ -1,9 +1,10 @@
 /*
  * kafka_window.c: messages between librdkafka's queues and the scans.
  *
- * One fetcher and one queue per partition → the partition's window (pointers only; bytes stay in librdkafka's buffers). A small batch stays
- * in the window whole, so a second scan or a rewind finds it there; a big one streams through, and is fetched again if need be.
- * Danger: a row handed out points into its message. Whoever drops messages must leave the one a scan stands on.
+ * One fetcher and one queue per partition → the partition's window (pointers only; bytes stay in librdkafka's
+ * buffers). A small batch stays in the window whole, so a second scan or a rewind finds it there; a big one streams
+ * through, and is fetched again if need be. Danger: a row handed out points into its message. Whoever drops messages
+ * must leave the one a scan stands on.
  */
 #include "source/kafka.h"
 
@@ -90,8 +91,8 @@ kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset)
 	error = partition->started ? fetcher_move(partition, offset) : fetcher_start(partition, offset);
 	if (error)
 		ereport(ERROR, errcode(kafka_sqlstate(error)),
-				errmsg("source %s cannot read topic \"%s\" partition %d from offset %lld", reader->base.def->name, partition->topic->name,
-					   partition->id, (long long) offset),
+				errmsg("source %s cannot read topic \"%s\" partition %d from offset %lld", reader->base.def->name,
+					   partition->topic->name, partition->id, (long long) offset),
 				errdetail("%s.", rd_kafka_err2str(error)));
 	partition->started = true;
 	partition->start = partition->next = offset;
@@ -107,7 +108,8 @@ window_make_room(KafkaReader *reader, KafkaPartition *partition)
 		return;
 	if (partition->head > partition->room / 2)
 	{
-		memmove(partition->messages, partition->messages + partition->head, partition->count * sizeof(rd_kafka_message_t *));
+		memmove(partition->messages, partition->messages + partition->head,
+				partition->count * sizeof(rd_kafka_message_t *));
 		partition->head = 0;
 		return;
 	}
@@ -115,7 +117,8 @@ window_make_room(KafkaReader *reader, KafkaPartition *partition)
 	if (partition->messages)
 		partition->messages = repalloc_huge(partition->messages, partition->room * sizeof(rd_kafka_message_t *));
 	else
-		partition->messages = MemoryContextAllocHuge(reader->client_context, partition->room * sizeof(rd_kafka_message_t *));
+		partition->messages =
+			MemoryContextAllocHuge(reader->client_context, partition->room * sizeof(rd_kafka_message_t *));
 }
 
 static void
@@ -123,7 +126,10 @@ window_take(KafkaReader *reader, KafkaPartition *partition, rd_kafka_message_t *
 {
 	if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
 	{
-		/* Nothing below here is still to come: what is missing are holes (compaction, aborted transactions, their markers). */
+		/*
+		 * Nothing below here is still to come: what is missing are holes (compaction, aborted transactions, their
+		 * markers).
+		 */
 		partition->eof = message->offset;
 		partition->next = Max(partition->next, message->offset);
 	}
@@ -144,8 +150,8 @@ window_take(KafkaReader *reader, KafkaPartition *partition, rd_kafka_message_t *
 }
 
 /*
- * A fetcher that met its bound sleeps up to a second before it looks again whether there is room (librdkafka before 2.3). Any request to its
- * broker wakes it; this one is sent and not waited for.
+ * A fetcher that met its bound sleeps up to a second before it looks again whether there is room (librdkafka before
+ * 2.3). Any request to its broker wakes it; this one is sent and not waited for.
  */
 static void
 fetcher_wake(KafkaReader *reader, KafkaPartition *partition)
@@ -175,7 +181,8 @@ kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int w
 		wanted = Min(PULL_CHUNK, max - total);
 		/* Never wait for many: librdkafka would wait until all of them are there. */
 		n = rd_kafka_consume_batch_queue(partition->queue, 0, chunk, wanted);
-		if (n == 0 && total == 0 && wait_ms > 0 && rd_kafka_consume_batch_queue(partition->queue, wait_ms, chunk, 1) == 1)
+		if (n == 0 && total == 0 && wait_ms > 0 &&
+			rd_kafka_consume_batch_queue(partition->queue, wait_ms, chunk, 1) == 1)
 			n = wanted = 1;
 		for (ssize_t i = 0; i < n; i++)
 			window_take(reader, partition, chunk[i]);

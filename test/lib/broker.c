@@ -40,8 +40,8 @@
 static rd_kafka_t *host;				 /* owns the mock cluster */
 static rd_kafka_mock_cluster_t *cluster; /* NULL with --connect */
 static char servers[1024];
-static rd_kafka_t *producer;			 /* of ordinary messages */
-static rd_kafka_t *transactional;		 /* of the transaction between begin and commit or abort */
+static rd_kafka_t *producer;	  /* of ordinary messages */
+static rd_kafka_t *transactional; /* of the transaction between begin and commit or abort */
 static long undelivered;
 static char last_error[256];
 
@@ -121,8 +121,19 @@ make_handle(const char *const *settings)
 static void
 open_producer(void)
 {
-	const char *settings[] = {"bootstrap.servers", servers, "linger.ms", "2", "queue.buffering.max.messages", "1000000",
-							  "batch.size", "500000", "enable.idempotence", cluster ? "false" : "true", "log_level", "2", NULL};
+	const char *settings[] = {"bootstrap.servers",
+							  servers,
+							  "linger.ms",
+							  "2",
+							  "queue.buffering.max.messages",
+							  "1000000",
+							  "batch.size",
+							  "500000",
+							  "enable.idempotence",
+							  cluster ? "false" : "true",
+							  "log_level",
+							  "2",
+							  NULL};
 
 	producer = make_handle(settings);
 }
@@ -146,7 +157,8 @@ settle(void)
 
 	if (rd_kafka_flush(active, WAIT_MS) != RD_KAFKA_RESP_ERR_NO_ERROR)
 	{
-		snprintf(last_error, sizeof(last_error), "the broker did not take %d messages in time", rd_kafka_outq_len(active));
+		snprintf(last_error, sizeof(last_error), "the broker did not take %d messages in time",
+				 rd_kafka_outq_len(active));
 		rd_kafka_purge(active, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
 		rd_kafka_flush(active, 1000);
 		undelivered = 0;
@@ -158,8 +170,8 @@ settle(void)
 }
 
 static rd_kafka_resp_err_t
-put(const char *topic, int partition, const char *key, size_t key_len, const char *value, size_t value_len, int64_t timestamp_ms,
-	rd_kafka_headers_t *headers)
+put(const char *topic, int partition, const char *key, size_t key_len, const char *value, size_t value_len,
+	int64_t timestamp_ms, rd_kafka_headers_t *headers)
 {
 	rd_kafka_t *active = transactional ? transactional : producer;
 
@@ -235,7 +247,8 @@ command_send(char *topic, char *rest)
 			rd_kafka_header_add(headers, word + 7, -1, colon, len);
 		}
 	}
-	error = partition ? put(topic, atoi(partition), key, key_len, value, value_len, timestamp_ms, headers) : RD_KAFKA_RESP_ERR__INVALID_ARG;
+	error = partition ? put(topic, atoi(partition), key, key_len, value, value_len, timestamp_ms, headers)
+					  : RD_KAFKA_RESP_ERR__INVALID_ARG;
 	if (headers)
 		rd_kafka_headers_destroy(headers);
 	if (error)
@@ -314,8 +327,9 @@ await_partitions(const char *topic, int partitions)
 }
 
 static void
-report_admin(rd_kafka_event_t *event, const rd_kafka_topic_result_t *const *(*topics)(const rd_kafka_event_t *, size_t *),
-			 const char *topic, int partitions)
+report_admin(rd_kafka_event_t *event,
+			 const rd_kafka_topic_result_t *const *(*topics)(const rd_kafka_event_t *, size_t *), const char *topic,
+			 int partitions)
 {
 	size_t n = 0;
 	const rd_kafka_topic_result_t *const *results;
@@ -348,7 +362,8 @@ delete_results(const rd_kafka_event_t *event, size_t *n)
 static const rd_kafka_topic_result_t *const *
 partition_results(const rd_kafka_event_t *event, size_t *n)
 {
-	return rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result((rd_kafka_event_t *) event), n);
+	return rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result((rd_kafka_event_t *) event),
+												   n);
 }
 
 static void
@@ -502,7 +517,8 @@ command_end(bool commit)
 		reply("error no transaction");
 		return;
 	}
-	error = commit ? rd_kafka_commit_transaction(transactional, WAIT_MS) : rd_kafka_abort_transaction(transactional, WAIT_MS);
+	error = commit ? rd_kafka_commit_transaction(transactional, WAIT_MS)
+				   : rd_kafka_abort_transaction(transactional, WAIT_MS);
 	undelivered = 0;
 	rd_kafka_destroy(transactional);
 	transactional = NULL;
@@ -544,13 +560,13 @@ generate(void)
 		due = generator.count;
 	while (generator.sent < due)
 	{
-		double at = generator.start_ms > 0
-						? generator.start_ms + generator.sent * generator.step_ms
-						: now_seconds(CLOCK_REALTIME) * 1000;
+		double at = generator.start_ms > 0 ? generator.start_ms + generator.sent * generator.step_ms
+										   : now_seconds(CLOCK_REALTIME) * 1000;
 		CardTransaction card = cards_next(&generator.cards, (int64_t) at);
 		int len = cards_format(&card, buffer, sizeof(buffer));
 
-		put(generator.topic, (int) (card.card % generator.partitions), card.card_id, strlen(card.card_id), buffer, len, 0, NULL);
+		put(generator.topic, (int) (card.card % generator.partitions), card.card_id, strlen(card.card_id), buffer, len,
+			0, NULL);
 		generator.sent++;
 	}
 	rd_kafka_poll(producer, 0);

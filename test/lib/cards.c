@@ -69,7 +69,7 @@ cards_format(const CardTransaction *card, char *buffer, size_t room)
 	return snprintf(buffer, room,
 					"{\"id\":%lld,\"card\":\"%s\",\"store\":\"store-%03d\",\"country\":\"%s\",\"amount\":%d.%02d,"
 					"\"ts\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03dZ\"}",
-					(long long) card->id, card->card_id, card->store, card->country, card->cents / 100, card->cents % 100,
-					utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-					(int) (card->at_ms % 1000));
+					(long long) card->id, card->card_id, card->store, card->country, card->cents / 100,
+					card->cents % 100, utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+					utc.tm_sec, (int) (card->at_ms % 1000));
 }

@@ -12,7 +12,7 @@ typedef struct CardStream
 {
 	uint64_t random;
 	int64_t next_id;
-	int burst;		 /* transactions left in the burst of one card */
+	int burst; /* transactions left in the burst of one card */
 	int burst_card;
 } CardStream;
 
