@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "operator/transform.h"
+#include "util/window_range.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rangetypes.h"
@@ -17,9 +18,6 @@
 
 /* Midnight of 1970-01-01 in microseconds since 2000-01-01: where windows start counting. */
 #define UNIX_EPOCH (-(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
-/* Header, lower, upper, flags: what range_serialize makes of two finite timestamps. */
-#define WINDOW_SIZE (sizeof(RangeType) + 2 * sizeof(int64) + 1)
 
 PG_FUNCTION_INFO_V1(stream_tumble);
 PG_FUNCTION_INFO_V1(stream_tumble_origin);
@@ -34,28 +32,6 @@ PG_FUNCTION_INFO_V1(stream_tumble_local);
 PG_FUNCTION_INFO_V1(stream_current_watermark);
 PG_FUNCTION_INFO_V1(stream_batch_id);
 PG_FUNCTION_INFO_V1(stream_batch_time);
-
-static void
-out_of_range(void)
-{
-	ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("no window covers this timestamp"),
-					errdetail("The timestamp is infinite, or a bound of its window is out of range.")));
-}
-
-/* A length in microseconds. Months have none. */
-static int64
-fixed_length(const Interval *length, const char *what)
-{
-	int64 us;
-
-	if (length->month != 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a fixed length of time, not months or years", what),
-						errhint("Group by date_trunc('month', …): it closes by the watermark as well.")));
-	if (pg_mul_s64_overflow(length->day, USECS_PER_DAY, &us) || pg_add_s64_overflow(us, length->time, &us) || us <= 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be positive", what),
-						errdetail("It is %s.", DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(length))))));
-	return us;
-}
 
 /* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
 static int64
@@ -78,20 +54,7 @@ window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
 	if (TIMESTAMP_NOT_FINITE(at) || TIMESTAMP_NOT_FINITE(origin) ||
 		pg_sub_s64_overflow(at, distance_behind(at, size, origin), start) || pg_add_s64_overflow(*start, size, end) ||
 		!IS_VALID_TIMESTAMP(*start) || !IS_VALID_TIMESTAMP(*end))
-		out_of_range();
-}
-
-static Datum
-window_make(Oid type, int64 start, int64 end)
-{
-	char *range = palloc0(WINDOW_SIZE);
-
-	SET_VARSIZE(range, WINDOW_SIZE);
-	((RangeType *) range)->rangetypid = type;
-	memcpy(range + sizeof(RangeType), &start, sizeof(start));
-	memcpy(range + sizeof(RangeType) + sizeof(start), &end, sizeof(end));
-	range[WINDOW_SIZE - 1] = RANGE_LB_INC;
-	return PointerGetDatum(range);
+		window_out_of_range();
 }
 
 static Datum
@@ -99,8 +62,8 @@ tumble(FunctionCallInfo fcinfo, Oid type, int64 origin)
 {
 	int64 start, end;
 
-	window_bounds(PG_GETARG_INT64(0), fixed_length(PG_GETARG_INTERVAL_P(1), "window size"), origin, &start, &end);
-	return window_make(type, start, end);
+	window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"), origin, &start, &end);
+	return window_range_make(type, start, end);
 }
 
 Datum
@@ -133,7 +96,7 @@ stream_window_end(PG_FUNCTION_ARGS)
 {
 	int64 start, end;
 
-	window_bounds(PG_GETARG_INT64(0), fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
+	window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
 				  PG_NARGS() > 2 ? PG_GETARG_INT64(2) : UNIX_EPOCH, &start, &end);
 	PG_RETURN_INT64(end);
 }
@@ -150,8 +113,8 @@ hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 {
 	int64 at = PG_GETARG_INT64(0), origin = PG_NARGS() > 3 ? PG_GETARG_INT64(3) : UNIX_EPOCH, behind, older, end;
 
-	hop->size = fixed_length(PG_GETARG_INTERVAL_P(1), "window size");
-	hop->slide = fixed_length(PG_GETARG_INTERVAL_P(2), "window slide");
+	hop->size = window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size");
+	hop->slide = window_fixed_length(PG_GETARG_INTERVAL_P(2), "window slide");
 	if (hop->slide > hop->size)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
 						errdetail("Rows between two windows would be lost."),
@@ -162,7 +125,7 @@ hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 	older = (hop->size - behind - 1) / hop->slide;
 	if (pg_sub_s64_overflow(hop->last, older * hop->slide, &hop->start) || !IS_VALID_TIMESTAMP(hop->start) ||
 		pg_add_s64_overflow(hop->last, hop->size, &end) || !IS_VALID_TIMESTAMP(end))
-		out_of_range();
+		window_out_of_range();
 }
 
 /* Every window that covers the row, oldest first. */
@@ -183,7 +146,7 @@ hop(FunctionCallInfo fcinfo, Oid type)
 	state = call->user_fctx;
 	if (state->start <= state->last)
 	{
-		Datum window = window_make(type, state->start, state->start + state->size);
+		Datum window = window_range_make(type, state->start, state->start + state->size);
 
 		state->start += state->slide;
 		SRF_RETURN_NEXT(call, window);
@@ -225,7 +188,7 @@ stream_window_time(PG_FUNCTION_ARGS)
 	if (empty || upper.infinite || TIMESTAMP_NOT_FINITE(DatumGetInt64(upper.val)))
 		PG_RETURN_NULL();
 	if (!IS_VALID_TIMESTAMP(DatumGetInt64(upper.val) - 1))
-		out_of_range();
+		window_out_of_range();
 	PG_RETURN_INT64(DatumGetInt64(upper.val) - 1);
 }
 
@@ -258,17 +221,17 @@ stream_tumble_local(PG_FUNCTION_ARGS)
 	int64 at = PG_GETARG_INT64(0), local_start, local_end, start, end;
 	Interval *size = PG_GETARG_INTERVAL_P(1);
 	text *zone = PG_GETARG_TEXT_PP(2);
-	int64 length = fixed_length(size, "window size");
+	int64 length = window_fixed_length(size, "window size");
 
 	if (length % USECS_PER_DAY != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("local windows must last whole days"),
 						errhint("Use stream.tumble for shorter ones: instants know no time zone.")));
 	if (TIMESTAMP_NOT_FINITE(at))
-		out_of_range();
+		window_out_of_range();
 	window_bounds(to_local(zone, at), length, UNIX_EPOCH, &local_start, &local_end);
 	start = first_instant(zone, local_start);
 	end = first_instant(zone, local_end);
-	return window_make(TSTZRANGEOID, start, end);
+	return window_range_make(TSTZRANGEOID, start, end);
 }
 
 static const BatchInfo *

@@ -112,6 +112,25 @@ stores_open(AggregateOperator *op, int64 query_id, int64 last_batch)
 	op->output_slot = MakeSingleTupleTableSlot(op->spec->base.output, &TTSOpsVirtual);
 }
 
+void
+aggregate_init(AggregateOperator *op, const OperatorOps *ops, OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch)
+{
+	MemoryContext context = op->base.context;
+
+	op->base.ops = ops;
+	op->base.spec = spec;
+	op->spec = (AggregateSpec *) spec;
+	op->provider = provider;
+	op->merges = op->spec->merges;
+	op->closes = spec->has_watermark && spec->output_mode != OUTPUT_COMPLETE;
+	op->row_context = AllocSetContextCreate(context, "stream aggregate row", ALLOCSET_DEFAULT_SIZES);
+	op->batch_context = AllocSetContextCreate(context, "stream aggregate batch", ALLOCSET_DEFAULT_SIZES);
+	op->aggstate = aggstate_create(op);
+	aggregate_prepare_calls(op);
+	stores_open(op, query_id, last_batch);
+	contexts_create(op);
+}
+
 static Operator *
 aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch)
 {
@@ -119,24 +138,14 @@ aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	AggregateOperator *op = palloc0(sizeof(AggregateOperator));
 
-	op->base.ops = &aggregate_operator;
-	op->base.spec = spec;
 	op->base.context = context;
-	op->spec = (AggregateSpec *) spec;
-	op->provider = provider;
-	op->closes = op->spec->event_time > 0 && spec->has_watermark && spec->output_mode != OUTPUT_COMPLETE;
-	op->row_context = AllocSetContextCreate(context, "stream aggregate row", ALLOCSET_DEFAULT_SIZES);
-	op->batch_context = AllocSetContextCreate(context, "stream aggregate batch", ALLOCSET_DEFAULT_SIZES);
-	op->aggstate = aggstate_create(op);
-	aggregate_prepare_calls(op);
-	stores_open(op, query_id, last_batch);
-	contexts_create(op);
+	aggregate_init(op, &aggregate_operator, spec, query_id, provider, last_batch);
 	MemoryContextSwitchTo(caller);
 	return &op->base;
 }
 
 /* Everything that opening would refuse, without opening: calls, key types, types of sets. */
-static void
+void
 aggregate_check(OperatorSpec *spec)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream aggregate check", ALLOCSET_DEFAULT_SIZES);
@@ -145,6 +154,7 @@ aggregate_check(OperatorSpec *spec)
 	StateSchema schema;
 
 	op->spec = (AggregateSpec *) spec;
+	op->merges = op->spec->merges;
 	op->base.context = context;
 	op->aggstate = aggstate_create(op);
 	aggregate_prepare_calls(op);
@@ -222,12 +232,11 @@ aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
 	}
 	if (entry->touched != op->serial)
 		touch(op, entry);
-	aggregate_value_advance(op, entry, slot);
+	aggregate_value_advance(op, entry->value, entry, slot);
 }
 
-/* The group's row; cells NULL: its key only. Lives until emit_context is reset. */
-static TupleTableSlot *
-group_row(AggregateOperator *op, MinimalTuple key, Cell *cells)
+TupleTableSlot *
+aggregate_group_row(AggregateOperator *op, MinimalTuple key, Cell *cells)
 {
 	TupleTableSlot *slot = op->output_slot;
 	int nkeys = op->spec->nkeys;
@@ -246,8 +255,8 @@ group_row(AggregateOperator *op, MinimalTuple key, Cell *cells)
 	return ExecStoreVirtualTuple(slot);
 }
 
-static void
-group_row_done(AggregateOperator *op)
+void
+aggregate_group_row_done(AggregateOperator *op)
 {
 	ExecClearTuple(op->output_slot);
 	ExecClearTuple(op->key_slot);
@@ -258,8 +267,8 @@ static void
 emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
 {
 	CHECK_FOR_INTERRUPTS();
-	tuplestore_puttupleslot(out, group_row(op, key, cells));
-	group_row_done(op);
+	tuplestore_puttupleslot(out, aggregate_group_row(op, key, cells));
+	aggregate_group_row_done(op);
 }
 
 static void
@@ -309,15 +318,15 @@ evict(AggregateOperator *op, Tuplestorestate *out)
 	}
 }
 
-static void
-measure(AggregateOperator *op)
+void
+aggregate_measure(AggregateOperator *op)
 {
-	StateMetrics metrics = op->provider->metrics(op->groups);
+	ListCell *lc;
 
-	op->base.metrics.rows_total = metrics.rows;
-	op->base.metrics.bytes = metrics.bytes;
-	for (int i = 0; i < op->nsets; i++)
-		op->base.metrics.bytes += op->provider->metrics(op->sets[i].store).bytes;
+	op->base.metrics.rows_total = op->provider->metrics(op->groups).rows;
+	op->base.metrics.bytes = 0;
+	foreach (lc, op->base.stores)
+		op->base.metrics.bytes += op->provider->metrics(lfirst(lc)).bytes;
 }
 
 static void
@@ -332,19 +341,19 @@ aggregate_finish(Operator *base, Tuplestorestate *out)
 	if (op->closes)
 		evict(op, out);
 	base->metrics.updated = op->ntouched;
-	measure(op);
+	aggregate_measure(op);
 }
 
 /* ---- around the commit ---- */
 
-static void
+void
 aggregate_flush(Operator *base)
 {
 	operator_flush(base);
-	measure((AggregateOperator *) base);
+	aggregate_measure((AggregateOperator *) base);
 }
 
-static void
+void
 aggregate_committed(Operator *base)
 {
 	operator_committed(base);
@@ -352,7 +361,7 @@ aggregate_committed(Operator *base)
 }
 
 /* The emission may have died half-way: what its functions registered belongs to the aborted transaction and is not called. */
-static void
+void
 aggregate_forget(Operator *base, int64 last_batch)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
@@ -370,14 +379,14 @@ aggregate_forget(Operator *base, int64 last_batch)
 }
 
 /* Whatever would expire: one batch more for every move of the watermark, as Spark has it. */
-static bool
+bool
 aggregate_wants_batch(Operator *base, TimestampTz evicted_at, TimestampTz next_watermark)
 {
 	return ((AggregateOperator *) base)->closes && next_watermark > evicted_at;
 }
 
 /* Groups show their results so far; sets their members. */
-static void
+void
 aggregate_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
@@ -387,11 +396,11 @@ aggregate_show(Operator *base, StateStore *store, StateEntry *entry, OperatorSho
 		operator_show_key(base, store, entry, tell, arg);
 		return;
 	}
-	tell(arg, group_row(op, entry->key, entry->removed ? NULL : entry->value), op->spec->nkeys, false, entry->expires);
-	group_row_done(op);
+	tell(arg, aggregate_group_row(op, entry->key, entry->removed ? NULL : entry->value), op->spec->nkeys, false, entry->expires);
+	aggregate_group_row_done(op);
 }
 
-static void
+void
 aggregate_close(Operator *base)
 {
 	AggregateOperator *op = (AggregateOperator *) base;

@@ -4,6 +4,9 @@
  * A group's live value is an array of cells, one per transition. A transition either folds its input at once (its cell holds the
  * transition value) or, where that value cannot be stored or the order of the input matters, keeps the input (its cell holds
  * an InputList) and folds it whenever the group is emitted. DISTINCT passes each input through a set first, a state of its own.
+ *
+ * Where groups merge (sessions), cells are combined, or their inputs brought together: each input carries its place in the order of arrival, and
+ * DISTINCT is left to the folding.
  */
 #ifndef STREAM_OPERATOR_AGGREGATE_H
 #define STREAM_OPERATOR_AGGREGATE_H
@@ -48,6 +51,9 @@ typedef struct Transition
 	Datum initial;
 	bool initial_null;
 	char *initial_text; /* for comparing */
+	Oid combine_oid; /* groups that merge */
+	FmgrInfo combine_function;
+	FunctionCallInfo combine;
 	/* the value in bytes */
 	Oid serial_oid, deserial_oid; /* type internal only */
 	FunctionCallInfo serial, deserial;
@@ -96,12 +102,30 @@ typedef struct AggregateOperator
 	ExprContext *emit_context; /* everything made while one group is emitted */
 	MemoryContext row_context;
 	bool closes; /* event time closes groups in this query */
+	bool merges; /* groups merge; their cells are one more than the transitions: `reach`, any number of the operator's */
+	uint64 arrival; /* of the row being received: grows over the query's life */
 	uint64 serial; /* of the batch */
 	MemoryContext batch_context;
 	StateEntry **touched;
 	int64 ntouched, maxtouched;
 	TupleTableSlot *key_slot, *output_slot;
 } AggregateOperator;
+
+/* ---- aggregate.c: for operators that are aggregates and more ---- */
+/* Everything but keys and stores' use: in op->base.context, which the caller has made and entered. */
+extern void aggregate_init(AggregateOperator *op, const OperatorOps *ops, OperatorSpec *spec, int64 query_id, const StateProvider *provider,
+						   int64 last_batch);
+extern void aggregate_check(OperatorSpec *spec);
+/* The group's row; cells NULL: its key only. Lives until aggregate_group_row_done. Columns after the calls' are the caller's to fill. */
+extern TupleTableSlot *aggregate_group_row(AggregateOperator *op, MinimalTuple key, Cell *cells);
+extern void aggregate_group_row_done(AggregateOperator *op);
+extern void aggregate_measure(AggregateOperator *op);
+extern void aggregate_flush(Operator *base);
+extern void aggregate_committed(Operator *base);
+extern void aggregate_forget(Operator *base, int64 last_batch);
+extern bool aggregate_wants_batch(Operator *base, TimestampTz evicted_at, TimestampTz next_watermark);
+extern void aggregate_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
+extern void aggregate_close(Operator *base);
 
 /* ---- aggregate_call.c: from Aggrefs to transitions and finals ---- */
 extern void aggregate_prepare_calls(AggregateOperator *op);
@@ -110,8 +134,12 @@ extern void aggregate_check_permissions(AggregateOperator *op); /* 42501 */
 /* ---- aggregate_value.c: the life of a group's value ---- */
 extern const StateValueOps aggregate_value_ops;
 extern Cell *aggregate_value_create(AggregateOperator *op, MemoryContext context);
-/* One input row into one group. */
-extern void aggregate_value_advance(AggregateOperator *op, StateEntry *entry, TupleTableSlot *slot);
+/* One input row into one group. entry: what DISTINCT's sets belong to; NULL where groups merge, which have none. */
+extern void aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, TupleTableSlot *slot);
+/* All of `from` into `into`; from is empty then, and still to be freed. */
+extern void aggregate_value_merge(AggregateOperator *op, Cell *into, Cell *from);
+extern void aggregate_value_free(AggregateOperator *op, Cell *cells);
+extern Cell *aggregate_value_reach(AggregateOperator *op, Cell *cells);
 /* The result of call i for a group, in the emission's memory. */
 extern Datum aggregate_value_final(AggregateOperator *op, int i, Cell *cells, bool *isnull);
 /* What values refer to outside the state's contexts; after the state was forgotten. */
@@ -120,6 +148,7 @@ extern void aggregate_contexts_reset(AggregateOperator *op, bool failed);
 /* ---- aggregate_input.c: inputs that are kept ---- */
 extern void input_list_init(InputList *list, MemoryContext context);
 extern void input_list_add(AggregateOperator *op, Transition *transition, InputList *list, TupleTableSlot *slot);
+extern void input_list_append(InputList *into, InputList *from);
 typedef void (*InputCallback)(AggregateOperator *op, Transition *transition, Cell *cell, const Datum *values, const bool *nulls);
 /* All inputs in the order the aggregate asks for; everything in CurrentMemoryContext. */
 extern void input_list_replay(AggregateOperator *op, Transition *transition, InputList *list, InputCallback callback, Cell *cell);

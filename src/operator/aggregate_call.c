@@ -59,8 +59,10 @@ opaque_call_create(AggregateOperator *op, Oid function_oid, int nargs, bool seri
 
 /* Whether rows can be folded as they come, and the fold be stored. */
 static bool
-must_keep_inputs(Aggref *aggref, Form_pg_aggregate form, Oid transition_type)
+must_keep_inputs(AggregateOperator *op, Aggref *aggref, Form_pg_aggregate form, Oid transition_type)
 {
+	if (op->merges && (aggref->aggdistinct != NIL || !OidIsValid(form->aggcombinefn)))
+		return true;
 	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || form->aggfinalmodify != AGGMODIFY_READ_ONLY)
 		return true;
 	if (transition_type == INTERNALOID && (!OidIsValid(form->aggserialfn) || !OidIsValid(form->aggdeserialfn)))
@@ -129,6 +131,20 @@ transition_prepare_function(AggregateOperator *op, Transition *transition, Aggre
 							   format_procedure(aggref->aggfnoid))));
 }
 
+/* The combine function takes two transition values. */
+static void
+transition_prepare_combine(AggregateOperator *op, Transition *transition)
+{
+	Oid types[1] = {transition->type};
+	Expr *expr;
+
+	build_aggregate_transfn_expr(types, 1, 0, false, transition->type, transition->aggref->inputcollid, transition->combine_oid, InvalidOid, &expr,
+								 NULL);
+	fmgr_info(transition->combine_oid, &transition->combine_function);
+	fmgr_info_set_expr((Node *) expr, &transition->combine_function);
+	transition->combine = call_create(op, &transition->combine_function, 2, transition->aggref->inputcollid);
+}
+
 static void
 transition_prepare_value(AggregateOperator *op, Transition *transition)
 {
@@ -153,7 +169,7 @@ transition_prepare_value(AggregateOperator *op, Transition *transition)
 
 /* Filled in so far that it can be compared with others. */
 static void
-transition_describe(Transition *transition, AggregateCall *call, HeapTuple aggregate, Oid *types, int ntypes)
+transition_describe(AggregateOperator *op, Transition *transition, AggregateCall *call, HeapTuple aggregate, Oid *types, int ntypes)
 {
 	Form_pg_aggregate form = (Form_pg_aggregate) GETSTRUCT(aggregate);
 	Aggref *aggref = call->aggref;
@@ -167,10 +183,11 @@ transition_describe(Transition *transition, AggregateCall *call, HeapTuple aggre
 	transition->set = -1;
 	transition->function_oid = form->aggtransfn;
 	transition->type = resolve_aggregate_transtype(aggref->aggfnoid, form->aggtranstype, types, ntypes);
+	transition->combine_oid = op->merges ? form->aggcombinefn : InvalidOid;
 	transition->serial_oid = form->aggserialfn;
 	transition->deserial_oid = form->aggdeserialfn;
 	transition->initial_text = transition->initial_null ? NULL : TextDatumGetCString(initial);
-	transition->keeps_inputs = must_keep_inputs(aggref, form, transition->type);
+	transition->keeps_inputs = must_keep_inputs(op, aggref, form, transition->type);
 }
 
 static bool
@@ -192,7 +209,7 @@ transition_for_call(AggregateOperator *op, AggregateCall *call, HeapTuple aggreg
 {
 	Transition *transition = &op->transitions[op->ntransitions];
 
-	transition_describe(transition, call, aggregate, types, ntypes);
+	transition_describe(op, transition, call, aggregate, types, ntypes);
 	for (int i = 0; i < op->ntransitions; i++)
 	{
 		if (transitions_are_same(&op->transitions[i], transition))
@@ -206,7 +223,9 @@ transition_for_call(AggregateOperator *op, AggregateCall *call, HeapTuple aggreg
 	transition_prepare_value(op, transition);
 	if (transition->keeps_inputs)
 		transition_prepare_inputs(transition, call->aggref);
-	if (call->aggref->aggdistinct != NIL)
+	else if (op->merges)
+		transition_prepare_combine(op, transition);
+	if (call->aggref->aggdistinct != NIL && !op->merges)
 	{
 		op->sets[op->nsets].transition = op->ntransitions;
 		transition->set = op->nsets++;
@@ -327,6 +346,7 @@ aggregate_check_permissions(AggregateOperator *op)
 		check_execute(final->aggref->aggfnoid, GetUserId(), OBJECT_AGGREGATE);
 		check_execute(transition->function_oid, owner, OBJECT_FUNCTION);
 		check_execute(final->function_oid, owner, OBJECT_FUNCTION);
+		check_execute(transition->combine_oid, owner, OBJECT_FUNCTION);
 		check_execute(transition->serial_oid, owner, OBJECT_FUNCTION);
 		check_execute(transition->deserial_oid, owner, OBJECT_FUNCTION);
 	}

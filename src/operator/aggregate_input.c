@@ -20,6 +20,8 @@ input_list_init(InputList *list, MemoryContext context)
 void
 input_list_add(AggregateOperator *op, Transition *transition, InputList *list, TupleTableSlot *slot)
 {
+	if (op->merges)
+		bytes_put_varint(&list->bytes, op->arrival);
 	for (int i = 0; i < transition->nargs; i++)
 	{
 		int column = transition->first_arg - 1 + i;
@@ -31,6 +33,14 @@ input_list_add(AggregateOperator *op, Transition *transition, InputList *list, T
 	list->count++;
 }
 
+/* Order is found again when the list is read: every input says when it came. */
+void
+input_list_append(InputList *into, InputList *from)
+{
+	appendBinaryStringInfo(&into->bytes, from->bytes.data, from->bytes.len);
+	into->count += from->count;
+}
+
 typedef struct InputRow
 {
 	uint64 arrival;
@@ -39,7 +49,7 @@ typedef struct InputRow
 } InputRow;
 
 static void
-input_list_unpack(Transition *transition, InputList *list, InputRow *rows)
+input_list_unpack(AggregateOperator *op, Transition *transition, InputList *list, InputRow *rows)
 {
 	ByteReader reader = {list->bytes.data, list->bytes.data + list->bytes.len};
 	int nargs = transition->nargs;
@@ -50,7 +60,7 @@ input_list_unpack(Transition *transition, InputList *list, InputRow *rows)
 	{
 		InputRow *row = &rows[i];
 
-		row->arrival = i;
+		row->arrival = op->merges ? bytes_get_varint(&reader) : i;
 		row->values = values + i * nargs;
 		row->nulls = nulls + i * nargs;
 		for (int column = 0; column < nargs; column++)
@@ -62,11 +72,8 @@ input_list_unpack(Transition *transition, InputList *list, InputRow *rows)
 }
 
 static int
-input_row_compare(const void *left, const void *right, void *arg)
+input_row_compare_sorted(const InputRow *a, const InputRow *b, Transition *transition)
 {
-	const InputRow *a = left, *b = right;
-	Transition *transition = arg;
-
 	for (int i = 0; i < transition->nsort; i++)
 	{
 		int column = transition->sort_columns[i];
@@ -76,7 +83,24 @@ input_row_compare(const void *left, const void *right, void *arg)
 		if (order != 0)
 			return order;
 	}
-	return a->arrival < b->arrival ? -1 : 1;
+	return 0;
+}
+
+static int
+input_row_compare(const void *left, const void *right, void *arg)
+{
+	const InputRow *a = left, *b = right;
+	int order = input_row_compare_sorted(a, b, arg);
+
+	return order != 0 ? order : (a->arrival < b->arrival ? -1 : 1);
+}
+
+/* DISTINCT without a set: all arguments are sorted by, so equal inputs are neighbours. */
+static bool
+is_repeated(Transition *transition, InputRow *rows, uint64 i)
+{
+	return transition->set < 0 && transition->aggref->aggdistinct != NIL && i > 0 &&
+		   input_row_compare_sorted(&rows[i - 1], &rows[i], transition) == 0;
 }
 
 void
@@ -84,12 +108,13 @@ input_list_replay(AggregateOperator *op, Transition *transition, InputList *list
 {
 	InputRow *rows = palloc_extended(sizeof(InputRow) * Max(list->count, 1), MCXT_ALLOC_HUGE);
 
-	input_list_unpack(transition, list, rows);
-	if (transition->nsort > 0)
+	input_list_unpack(op, transition, list, rows);
+	if (transition->nsort > 0 || op->merges)
 		qsort_arg(rows, list->count, sizeof(InputRow), input_row_compare, transition);
 	for (uint64 i = 0; i < list->count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		callback(op, transition, cell, rows[i].values, rows[i].nulls);
+		if (!is_repeated(transition, rows, i))
+			callback(op, transition, cell, rows[i].values, rows[i].nulls);
 	}
 }

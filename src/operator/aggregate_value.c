@@ -28,10 +28,23 @@ cell_init(Transition *transition, Cell *cell, MemoryContext context)
 	MemoryContextSwitchTo(caller);
 }
 
+static Size
+cells_size(AggregateOperator *op)
+{
+	return sizeof(Cell) * Max(op->ntransitions + (op->merges ? 1 : 0), 1);
+}
+
+Cell *
+aggregate_value_reach(AggregateOperator *op, Cell *cells)
+{
+	Assert(op->merges);
+	return &cells[op->ntransitions];
+}
+
 Cell *
 aggregate_value_create(AggregateOperator *op, MemoryContext context)
 {
-	Cell *cells = MemoryContextAlloc(context, sizeof(Cell) * Max(op->ntransitions, 1));
+	Cell *cells = MemoryContextAllocZero(context, cells_size(op));
 
 	for (int i = 0; i < op->ntransitions; i++)
 	{
@@ -166,9 +179,8 @@ set_admits(AggregateOperator *op, Transition *transition, StateEntry *group, Tup
 }
 
 void
-aggregate_value_advance(AggregateOperator *op, StateEntry *entry, TupleTableSlot *slot)
+aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, TupleTableSlot *slot)
 {
-	Cell *cells = entry->value;
 	MemoryContext context = op->live_context->ecxt_per_tuple_memory;
 	MemoryContext caller = MemoryContextSwitchTo(op->row_context);
 
@@ -196,6 +208,68 @@ aggregate_value_advance(AggregateOperator *op, StateEntry *entry, TupleTableSlot
 	MemoryContextSwitchTo(caller);
 	if (!op->row_context->isReset)
 		MemoryContextReset(op->row_context);
+}
+
+/* ---- merging ---- */
+
+/* A value that exists on one side only is moved. */
+static void
+cell_take(Cell *into, Cell *from)
+{
+	*into = *from;
+	from->value = (Datum) 0;
+	from->isnull = from->unset = true;
+}
+
+/* As nodeAgg.c calls combine functions: they are transition functions whose input is a transition value. */
+static void
+cell_merge(AggregateOperator *op, Transition *transition, Cell *into, Cell *from, MemoryContext context)
+{
+	FunctionCallInfo call = transition->combine;
+	Datum value;
+
+	if (transition->combine_function.fn_strict)
+	{
+		if (from->isnull)
+			return;
+		if (into->unset)
+		{
+			cell_take(into, from);
+			return;
+		}
+		if (into->isnull)
+			return;
+	}
+	call->args[0].value = into->value;
+	call->args[0].isnull = into->isnull;
+	call->args[1].value = from->value;
+	call->args[1].isnull = from->isnull;
+	call->isnull = false;
+	op->aggstate->curpertrans = &op->aggstate->pertrans[transition - op->transitions];
+	value = FunctionCallInvoke(call);
+	if (!transition->by_value && DatumGetPointer(value) != DatumGetPointer(into->value))
+		value = value_adopt(transition, into, value, call->isnull, context);
+	into->value = value;
+	into->isnull = call->isnull;
+	into->unset = into->unset && from->unset;
+}
+
+void
+aggregate_value_merge(AggregateOperator *op, Cell *into, Cell *from)
+{
+	MemoryContext caller = MemoryContextSwitchTo(op->row_context);
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+
+		if (transition->keeps_inputs)
+			input_list_append((InputList *) DatumGetPointer(into[i].value), (InputList *) DatumGetPointer(from[i].value));
+		else
+			cell_merge(op, transition, &into[i], &from[i], op->live_context->ecxt_per_tuple_memory);
+	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(op->row_context);
 }
 
 /* ---- results ---- */
@@ -351,6 +425,8 @@ value_serialize(void *private, StateEntry *entry, StringInfo out)
 				codec_write(&transition->codec, cell->value, out);
 		}
 	}
+	if (op->merges)
+		bytes_put_varint(out, DatumGetInt64(aggregate_value_reach(op, cells)->value));
 	MemoryContextSwitchTo(caller);
 	if (!op->row_context->isReset)
 		MemoryContextReset(op->row_context);
@@ -362,7 +438,7 @@ value_deserialize(void *private, StateEntry *entry, const char *bytes, Size leng
 	AggregateOperator *op = private;
 	ByteReader reader = {bytes, bytes + length};
 	MemoryContext caller = MemoryContextSwitchTo(context);
-	Cell *cells = palloc(sizeof(Cell) * Max(op->ntransitions, 1));
+	Cell *cells = palloc0(cells_size(op));
 
 	for (int i = 0; i < op->ntransitions; i++)
 	{
@@ -380,17 +456,16 @@ value_deserialize(void *private, StateEntry *entry, const char *bytes, Size leng
 		else
 			cells[i].value = codec_read(&transition->codec, &reader);
 	}
+	if (op->merges)
+		aggregate_value_reach(op, cells)->value = Int64GetDatum(bytes_get_varint(&reader));
 	entry->value = cells;
 	MemoryContextSwitchTo(caller);
 }
 
 /* Opaque values cannot be freed from outside; the store repacks now and then. */
-static void
-value_release(void *private, StateEntry *entry)
+void
+aggregate_value_free(AggregateOperator *op, Cell *cells)
 {
-	AggregateOperator *op = private;
-	Cell *cells = entry->value;
-
 	for (int i = 0; i < op->ntransitions; i++)
 	{
 		Transition *transition = &op->transitions[i];
@@ -406,6 +481,12 @@ value_release(void *private, StateEntry *entry)
 			value_free(transition, cells[i].value);
 	}
 	pfree(cells);
+}
+
+static void
+value_release(void *private, StateEntry *entry)
+{
+	aggregate_value_free(private, entry->value);
 	entry->value = NULL;
 }
 

@@ -116,10 +116,26 @@ typedef struct AggregateSpec
 	Oid *eq_operators;
 	Oid *collations;
 	List *calls;	/* AggregateCall */
+	bool merges;	/* groups grow together (sessions): what an aggregate cannot combine it keeps as inputs */
 	int event_time; /* 1-based input column, timestamptz: when the row's group closes (end of its window). 0: never. NULL there: dropped, counted late */
 } AggregateSpec;
 
 extern const OperatorOps aggregate_operator;
+
+/* ---- session.c: GROUP BY stream.session(ts, gap) beside other keys ---- */
+
+/*
+ * As an aggregate whose last key is the session, a range; in the input that column is NULL: the operator says which session a row belongs to.
+ * In update mode the last output column (boolean) is true in rows that only tell the key of a session that is no more.
+ */
+typedef struct SessionSpec
+{
+	AggregateSpec aggregate;
+	int start; /* input column: the row's time, timestamp or timestamptz. NULL: dropped, counted late */
+	int gap;   /* input column: interval; 22023 unless positive. NULL: dropped, counted late */
+} SessionSpec;
+
+extern const OperatorOps session_operator;
 
 /* ---- dedup.c: SELECT DISTINCT, DISTINCT ON: the first row of a key wins ---- */
 

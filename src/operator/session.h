@@ -1,0 +1,58 @@
+/*
+ * session.h: the parts of the session operator, private to session*.c.
+ *
+ * Open sessions of a key never touch each other, so in order of their starts they are in order of their ends, and those a row brings together
+ * are neighbours. The index says which they are; what they hold is in the store of the aggregate's groups, under key and bounds. During a batch
+ * bounds move freely: the store hears of it once, at the end.
+ */
+#ifndef STREAM_OPERATOR_SESSION_H
+#define STREAM_OPERATOR_SESSION_H
+
+#include "operator/aggregate.h"
+#include "state/keys.h"
+
+typedef struct Session
+{
+	int64 start, end;  /* microseconds: [start, end) */
+	StateEntry *entry; /* in the store, under the bounds the last batch left; NULL: made in this batch */
+	Cell *cells;	   /* while it has no entry */
+	uint64 touched;	   /* serial of the batch */
+	bool swallowed;	   /* merged into another one in this batch */
+	bool closed;	   /* written and let go: rows that touch it are late. Its entry is in the store of closed ones */
+} Session;
+
+/* Sessions of one key. */
+typedef struct SessionList
+{
+	MinimalTuple key; /* without the session */
+	uint32 hash;
+	char status; /* of the hash */
+	int n, max;
+	Session **sessions; /* by start */
+} SessionList;
+
+struct sessions_hash;
+
+typedef struct SessionIndex
+{
+	MemoryContext context;
+	KeyType *keys;
+	struct sessions_hash *lists;
+	const Datum *probe_values;
+	const bool *probe_nulls;
+} SessionIndex;
+
+/* In CurrentMemoryContext; keys: the grouping keys without the session. */
+extern SessionIndex *session_index_create(const StateSchema *keys);
+extern void session_index_clear(SessionIndex *index);
+/* The list of a row's or an entry's key; NULL when there is none and create is false. Valid until the next call that creates one. */
+extern SessionList *session_index_find(SessionIndex *index, TupleTableSlot *key, bool create);
+extern void session_index_drop(SessionIndex *index, SessionList *list); /* an empty one */
+
+/* The first session that ends at or after `start`: all that [start, end] touches follow from there. */
+extern int session_list_first(SessionList *list, int64 start);
+extern Session *session_list_insert(SessionIndex *index, SessionList *list, int at, int64 start, int64 end);
+/* Takes n sessions out of the list, without freeing them. */
+extern void session_list_remove(SessionList *list, int at, int n);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * window_range.h: windows as ranges of two finite timestamps, [start, end), made and read by hand: no range type's functions, no typcache.
+ */
+#ifndef STREAM_UTIL_WINDOW_RANGE_H
+#define STREAM_UTIL_WINDOW_RANGE_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+
+/* [start, end) as tstzrange or tsrange; in CurrentMemoryContext. */
+extern Datum window_range_make(Oid type, int64 start, int64 end);
+/* The bounds of what window_range_make made, wherever it has been stored since. */
+extern void window_range_read(Datum range, int64 *start, int64 *end);
+
+/* An interval in microseconds, days as 24 hours. 22023 when it has months or is not positive; `what` names it. */
+extern int64 window_fixed_length(const Interval *length, const char *what);
+
+/* 22008: no window covers this timestamp. */
+extern void window_out_of_range(void);
+
+#endif
