@@ -85,6 +85,7 @@ query_check(StreamQuery *query, Query *tree)
 	Sink *sink;
 	ListCell *lc;
 
+	sink_check_shape(def, &plan->shape);
 	def->ops->create(def, &plan->shape);
 	query->sink = sink_def_to_datum(def);
 	CommandCounterIncrement();

@@ -40,7 +40,7 @@ distance_behind(int64 at, int64 size, int64 origin)
 	int64 rest;
 
 	if (pg_sub_s64_overflow(at % size, origin % size, &rest))
-		out_of_range();
+		window_out_of_range();
 	if (rest < 0)
 		rest += size;
 	if (rest < 0)

@@ -41,6 +41,15 @@ sink_receive(TupleTableSlot *slot, DestReceiver *self)
 	return true;
 }
 
+static bool
+sink_retract(TupleTableSlot *slot, DestReceiver *self)
+{
+	StageReceiver *r = (StageReceiver *) self;
+
+	r->sink->ops->retract(r->sink, slot);
+	return true;
+}
+
 static void
 receiver_startup(DestReceiver *self, int operation, TupleDesc desc)
 {
@@ -85,6 +94,8 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 
 	if (stage->feeds >= 0)
 		receiver.op = list_nth(rt->operators, stage->feeds);
+	else if (stage->retracts)
+		receiver.pub.receiveSlot = sink_retract;
 	else if (wrapped)
 		dest = None_Receiver;
 	else

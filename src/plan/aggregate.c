@@ -35,6 +35,7 @@ typedef struct Cut
 	List *call_names;  /* char * */
 	List *columns;	   /* TargetEntry: the input */
 	Lineage *lineages; /* of the keys */
+	FuncExpr *session; /* the last key, or NULL */
 	int depth;		   /* while walking: query levels below this one */
 } Cut;
 
@@ -46,9 +47,11 @@ collect_keys(Cut *cut)
 	Query *query = cut->level->query;
 	List *ordered = cut_ordered_keys(cut->c, cut->level, query->groupClause, "GROUP BY");
 	int n = list_length(ordered), i = 0;
-	AggregateSpec *spec = cut->spec;
+	AggregateSpec *spec;
 	ListCell *lc;
 
+	cut->session = session_move_last(&ordered);
+	spec = cut->spec = palloc0(cut->session ? sizeof(SessionSpec) : sizeof(AggregateSpec));
 	spec->nkeys = n;
 	spec->eq_operators = palloc(n * sizeof(Oid));
 	spec->collations = palloc(n * sizeof(Oid));
@@ -298,6 +301,8 @@ output_desc(Cut *cut)
 		tlist = lappend(tlist, makeTargetEntry(lfirst(expr), list_length(tlist) + 1, lfirst(name), false));
 	forboth (expr, cut->calls, name, cut->call_names)
 		tlist = lappend(tlist, makeTargetEntry((Expr *) ((AggregateCall *) lfirst(expr))->aggref, list_length(tlist) + 1, lfirst(name), false));
+	if (cut->session && cut->c->mode == OUTPUT_UPDATE)
+		tlist = lappend(tlist, makeTargetEntry((Expr *) makeBoolConst(true, false), list_length(tlist) + 1, "leaves", false));
 	return ExecCleanTypeFromTL(tlist);
 }
 
@@ -318,18 +323,22 @@ build_input_stage(Cut *cut)
 {
 	AggregateSpec *spec = cut->spec;
 	List *closing = cut_closing_keys(cut->c, cut->keys, cut->lineages);
-	bool two_levels = needs_two_levels(cut, closing);
+	bool two_levels = !cut->session && needs_two_levels(cut, closing);
 	ListCell *expr, *name;
 	Query *stage;
 
+	if (cut->session && !list_member_int(closing, spec->nkeys - 1))
+		closing = NIL;
 	if (closing == NIL && cut->c->mode == OUTPUT_APPEND)
 		refuse_append(cut);
 	forboth (expr, cut->keys, name, cut->key_names)
-		cut_add_column(&cut->columns, lfirst(expr), lfirst(name));
+		cut_add_column(&cut->columns, lfirst(expr) == cut->session ? session_placeholder(cut->session) : lfirst(expr), lfirst(name));
 	foreach (expr, cut->calls)
 		add_call_columns(cut, lfirst(expr), foreach_current_index(expr) + 1);
 	spec->base.has_watermark = closing != NIL;
-	if (closing && !two_levels)
+	if (cut->session)
+		session_add_columns((SessionSpec *) spec, &cut->columns, cut->session);
+	else if (closing && !two_levels)
 		spec->event_time = cut_share_column(&cut->columns, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, false), "closes");
 	stage = cut_make_input(cut->c, cut->level, cut->columns);
 	if (closing && two_levels)
@@ -348,6 +357,12 @@ describe_output(Cut *cut)
 	output->nkeys = cut->spec->nkeys;
 	output->aggregated = true;
 	output->updating = cut->c->mode != OUTPUT_APPEND;
+	if (cut->session && cut->c->mode == OUTPUT_UPDATE)
+	{
+		output->session = true;
+		output->change = cut->spec->base.output->natts;
+		output->leaving = "session windows";
+	}
 	output->lineage = palloc0(cut->spec->base.output->natts * sizeof(Lineage));
 	for (int i = 0; i < cut->spec->nkeys; i++)
 	{
@@ -361,19 +376,21 @@ void
 cut_aggregate(Compile *c, Level *level)
 {
 	Query *query = level->query, *stage;
-	AggregateSpec *spec = palloc0(sizeof(AggregateSpec));
-	Cut cut = {.c = c, .level = level, .spec = spec};
+	AggregateSpec *spec;
+	Cut cut = {.c = c, .level = level};
 
 	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
 	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
 	collect_keys(&cut);
+	spec = cut.spec;
 	collect_calls(&cut);
 	stage = build_input_stage(&cut);
 	cut_check_final_rows(c, stage, "an aggregate");
 	check_not_volatile(c, stage, "an aggregate");
 
 	spec->calls = cut.calls;
-	spec->base.ops = &aggregate_operator;
+	spec->merges = cut.session != NULL;
+	spec->base.ops = cut.session ? &session_operator : &aggregate_operator;
 	spec->base.id = list_length(c->plan->operators);
 	spec->base.output = output_desc(&cut);
 	spec->base.signature = signature_of_aggregate(c, level, spec, cut.keys);

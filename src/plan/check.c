@@ -138,12 +138,9 @@ operator_function_walker(Node *node, OperatorFunctionContext *context)
 static void
 check_operator_functions(Compile *c, Query *query)
 {
-	OperatorFunctionContext session = {"session", -1}, transform = {"transform_with_state", -1};
+	OperatorFunctionContext transform = {"transform_with_state", -1};
 
-	if (query_tree_walker(query, operator_function_walker, &session, QTW_IGNORE_RT_SUBQUERIES))
-		ereport(ERROR, (errcode(REFUSE), errmsg("session windows are not supported yet"),
-						errdetail("A session needs another GROUP BY key beside it."),
-						errhint("Use stream.tumble or stream.hop."), check_position(c, session.location)));
+	check_session(c, query);
 	if (query_tree_walker(query, operator_function_walker, &transform, QTW_IGNORE_RANGE_TABLE))
 		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is supported only in FROM"),
 						errhint("Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …)."),

@@ -93,6 +93,7 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	check_operators(plan);
 	check_output(&c, top.query);
 	shape_build(&c, &top);
+	retract_build(&c, &top);
 	tree_drop_unused_ctes(top.query);
 	cut_add_stage(&c, top.query, -1, 0);
 	plan->stateful = plan->operators != NIL;

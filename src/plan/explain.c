@@ -70,12 +70,12 @@ static List *
 describe_aggregate(AggregateSpec *spec)
 {
 	OperatorSpec *base = &spec->base;
-	List *lines = list_make1(psprintf("Operator %d: %s (aggregate)", base->id, base->ops->name));
+	List *lines = list_make1(psprintf("Operator %d: %s (%s)", base->id, base->ops->name, spec->merges ? "sessions" : "aggregate"));
 
 	if (spec->nkeys > 0)
 		lines = lappend(lines, psprintf("  Keys: %s", column_names(base->output, 0, spec->nkeys)));
 	if (spec->calls != NIL)
-		lines = lappend(lines, psprintf("  Aggregates: %s", column_names(base->output, spec->nkeys, base->output->natts)));
+		lines = lappend(lines, psprintf("  Aggregates: %s", column_names(base->output, spec->nkeys, spec->nkeys + list_length(spec->calls))));
 	if (base->output_mode == OUTPUT_COMPLETE)
 		lines = lappend(lines, "  State: every group is kept and written with each batch");
 	else if (!base->has_watermark)
@@ -129,7 +129,7 @@ describe_join(JoinSpec *spec)
 static List *
 describe_operator(OperatorSpec *spec)
 {
-	if (spec->ops == &aggregate_operator)
+	if (spec->ops == &aggregate_operator || spec->ops == &session_operator)
 		return describe_aggregate((AggregateSpec *) spec);
 	if (spec->ops == &dedup_operator)
 		return describe_dedup((DedupSpec *) spec);
@@ -197,8 +197,9 @@ plan_explain(StreamPlan *plan)
 	{
 		Stage *stage = lfirst(lc);
 
-		lines = lappend(lines, stage->feeds < 0 ? psprintf("Stage %d, into the sink:", foreach_current_index(lc)) :
-												  psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
+		lines = lappend(lines, stage->retracts	 ? psprintf("Stage %d, what leaves the target:", foreach_current_index(lc)) :
+							  stage->feeds < 0 ? psprintf("Stage %d, into the sink:", foreach_current_index(lc)) :
+												 psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
 		if (stage->planned)
 			lines = list_concat(lines, describe_stage_plan(plan, stage));
 		if (stage->feeds >= 0 && stage->input == ((OperatorSpec *) list_nth(plan->operators, stage->feeds))->ninputs - 1)

@@ -52,6 +52,9 @@ typedef struct OperatorOutput
 	int nkeys;		  /* its first columns say which group a row belongs to */
 	bool aggregated;  /* rows are groups: later ones with the same key replace them (update), or all come again (complete) */
 	bool updating;	  /* … in this mode */
+	bool session;	  /* the last key is a session */
+	int change;		  /* boolean column, true in rows that tell what leaves the target (update mode); 0: none do */
+	const char *leaving; /* what makes rows leave, for messages; NULL: they need not */
 	Lineage *lineage; /* per output column */
 } OperatorOutput;
 
@@ -148,6 +151,12 @@ extern void cut_aggregate(Compile *c, Level *level);
 extern void cut_distinct(Compile *c, Level *level);
 extern void cut_limit(Compile *c, Level *level);
 
+/* ---- session.c ---- */
+extern void check_session(Compile *c, Query *query);
+extern FuncExpr *session_move_last(List **ordered);
+extern Node *session_placeholder(FuncExpr *session);
+extern void session_add_columns(SessionSpec *spec, List **columns, FuncExpr *session);
+
 /* ---- transform.c ---- */
 extern bool query_transforms(Query *query); /* transform_with_state in FROM */
 extern void cut_transform(Compile *c, Level *level);
@@ -168,9 +177,14 @@ extern bool lineage_same_columns(List *a, List *b);
 /* ---- shape.c ---- */
 extern void shape_build(Compile *c, Level *final);
 extern bool shape_filters_groups(Compile *c, Level *level);
+extern RangeTblEntry *shape_single_input(Query *query); /* the FROM item whose rows the level's are; NULL when there is more to it */
+extern int shape_operator_below(Query *query);			/* the operator whose rows they are, through levels of that kind; -1: none */
 
 /* ---- notice.c ---- */
 extern void notice_collect(Compile *c, Level *final);
+
+/* ---- retract.c ---- */
+extern void retract_build(Compile *c, Level *final);
 
 /* ---- signature.c ---- */
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);

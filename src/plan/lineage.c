@@ -129,6 +129,21 @@ window_of(Lineage base, FuncExpr *f)
 	return result;
 }
 
+/* Sessions close by their own ends: only where time is the event time itself. */
+static Lineage
+session_of(Lineage base, FuncExpr *f)
+{
+	Lineage result = window_of(base, f);
+	Expr *closes = base.closes;
+
+	while (IsA(closes, RelabelType))
+		closes = ((RelabelType *) closes)->arg;
+	if (!IsA(closes, CaseTestExpr))
+		return no_lineage;
+	result.session = true;
+	return result;
+}
+
 static Lineage
 tumble_of(Lineage base, FuncExpr *f)
 {
@@ -263,11 +278,7 @@ lineage_of_function(Compile *c, Level *level, FuncExpr *f)
 	if (is_stream_function(f->funcid, "tumble_local"))
 		return lineage_of_builtin(c, level, f, window_of, 0);
 	if (is_stream_function(f->funcid, "session"))
-	{
-		result = lineage_of_builtin(c, level, f, window_of, 0);
-		result.session = true;
-		return result;
-	}
+		return lineage_of_builtin(c, level, f, session_of, 0);
 	if (is_stream_function(f->funcid, "window_time"))
 		return lineage_of_bound(c, level, f);
 	return no_lineage;

@@ -49,6 +49,6 @@ notice_collect(Compile *c, Level *final)
 	if (c->plan->uses_watermark && c->mode != OUTPUT_COMPLETE)
 		note_zero_delay(c->plan);
 	note_unbounded_state(c->plan);
-	if (c->mode == OUTPUT_UPDATE && shape_filters_groups(c, final))
+	if (c->mode == OUTPUT_UPDATE && !c->plan->shape.retracts && shape_filters_groups(c, final))
 		add_notice(c->plan, "groups that stop satisfying the condition on their aggregates keep their last row in the target");
 }

@@ -21,6 +21,7 @@ typedef struct Stage
 	Query *query;		  /* stateless piece, sources marked with STREAM_SCAN_MARK; kept, planned from a copy */
 	PlannedStmt *planned;
 	int feeds;			  /* operator (index in StreamPlan.operators) it pushes into; -1: the sink */
+	bool retracts;		  /* its rows are those that leave the sink's target */
 	int input;			  /* which of its inputs */
 	List *reads;		  /* int list: operators whose output it reads, as ephemeral relations stage_relation_name(i) */
 } Stage;

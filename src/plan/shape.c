@@ -105,8 +105,8 @@ facts_of(Compile *c, Level *level, Node *expr)
 /* ---- is the key unique? ---- */
 
 /* The one FROM item of a level that neither multiplies nor merges rows; NULL when there is more to it. */
-static RangeTblEntry *
-single_input(Query *query)
+RangeTblEntry *
+shape_single_input(Query *query)
 {
 	if (query->setOperations || query->hasTargetSRFs || list_length(query->jointree->fromlist) != 1 ||
 		!IsA(linitial(query->jointree->fromlist), RangeTblRef))
@@ -118,7 +118,7 @@ single_input(Query *query)
 static AttrNumber
 plain_operator_column(Query *query, Node *expr)
 {
-	RangeTblEntry *rte = single_input(query);
+	RangeTblEntry *rte = shape_single_input(query);
 
 	if (rte == NULL || !IsA(expr, Var) || ((Var *) expr)->varlevelsup > 0 || ((Var *) expr)->varattno <= 0)
 		return 0;
@@ -129,20 +129,20 @@ plain_operator_column(Query *query, Node *expr)
 	return 0;
 }
 
-static int
-operator_below(Query *query)
+int
+shape_operator_below(Query *query)
 {
-	RangeTblEntry *rte = single_input(query);
+	RangeTblEntry *rte = shape_single_input(query);
 
 	if (rte == NULL)
 		return -1;
-	return rte->rtekind == RTE_SUBQUERY ? operator_below(rte->subquery) : rte_operator(rte);
+	return rte->rtekind == RTE_SUBQUERY ? shape_operator_below(rte->subquery) : rte_operator(rte);
 }
 
 static bool
 key_is_unique(Compile *c, Query *final)
 {
-	int index = operator_below(final);
+	int index = shape_operator_below(final);
 	Bitmapset *seen = NULL;
 	ListCell *lc;
 

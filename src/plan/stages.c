@@ -47,6 +47,17 @@ plan_stage(StreamPlan *plan, Stage *stage, Query *query)
 	plan->watch->items = list_concat(plan->watch->items, planned->invalItems);
 }
 
+/* A sink that takes nothing back is not told what leaves. */
+static void
+drop_retraction(StreamPlan *plan)
+{
+	ListCell *lc;
+
+	foreach (lc, plan->stages)
+		if (((Stage *) lfirst(lc))->retracts)
+			plan->stages = foreach_delete_current(plan->stages, lc);
+}
+
 void
 plan_stages(StreamPlan *plan, Sink *sink)
 {
@@ -57,6 +68,8 @@ plan_stages(StreamPlan *plan, Sink *sink)
 	plan->watch->plan = plan;
 	plan->watch->valid = true;
 	note_dependencies(plan, (Node *) plan->analyzed, &plan->watch->items);
+	if (sink->ops->retract == NULL)
+		drop_retraction(plan);
 	foreach (lc, plan->sources)
 		plan->relations = list_append_unique_oid(plan->relations, ((SourceDef *) lfirst(lc))->relid);
 	foreach (lc, plan->stages)
@@ -64,7 +77,7 @@ plan_stages(StreamPlan *plan, Sink *sink)
 		Stage *stage = lfirst(lc);
 		Query *query = stage->query;
 
-		if (stage->feeds < 0 && sink->ops->wrap)
+		if (stage->feeds < 0 && !stage->retracts && sink->ops->wrap)
 		{
 			Query *wrapped = sink->ops->wrap(sink, copyObject(query));
 

@@ -82,6 +82,17 @@ sink_def_to_datum(SinkDef *def)
 }
 
 void
+sink_check_shape(SinkDef *def, SinkShape *shape)
+{
+	if (shape->leaving == NULL || def->ops->retract)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("%s in output mode update need a table sink, not a %s sink", shape->leaving, def->ops->kind),
+					errdetail("Rows of earlier batches are replaced, which the sink of query \"%s\" could not take back.", def->query_name),
+					errhint("Write to a table with stream.to_table().")));
+}
+
+void
 sink_refuse_options(SinkDef *def)
 {
 	static const OptionDef none[] = {{NULL, 0, 0, 0, 0, NULL}};

@@ -23,6 +23,10 @@ typedef struct SinkShape
 	bool aggregated;		/* there is a GROUP BY: update mode upserts by key */
 	Bitmapset *key;			/* update mode: output columns (1-based) that contain no aggregate */
 	bool key_is_unique;		/* at most one row per key and batch for sure: no folding needed */
+	bool retracts;			/* rows of earlier batches leave the target: `retract` is told them, before the batch's own rows come */
+	bool whole_rows;		/* they have no key: of the rows that are equal in the columns `key`, one leaves */
+	Bitmapset *lookup;		/* whole rows: columns an index helps to find them by */
+	const char *leaving;	/* what makes them leave, where a sink that cannot take rows back will not do; NULL: it will */
 } SinkShape;
 
 typedef struct SinkDef
@@ -65,6 +69,8 @@ struct SinkOps
 	/* Inside the batch's transaction. */
 	void (*begin)(Sink *sink, const BatchInfo *batch);
 	void (*receive)(Sink *sink, TupleTableSlot *slot);
+	/* A row of the shape that leaves the target, before any row is received; only its key columns are filled. NULL: rows cannot be taken back. */
+	void (*retract)(Sink *sink, TupleTableSlot *slot);
 	void (*finish)(Sink *sink); /* everything handed over and acknowledged: the transaction commits next */
 	void (*close)(Sink *sink);
 	Oid (*target_relation)(Sink *sink); /* optional: plans are made anew when it changes */
@@ -75,6 +81,7 @@ struct SinkOps
 
 extern const SinkOps *sink_lookup(const char *kind);
 extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
+extern void sink_check_shape(SinkDef *def, SinkShape *shape); /* 0A000 where rows must leave the target and cannot */
 extern SinkDef *sink_def_load(StreamQuery *query); /* from the query's value of type stream.sink; NULL fields are 22004 */
 extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 

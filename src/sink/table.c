@@ -10,7 +10,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parser.h"
-#include "sink/target.h"
+#include "sink/retraction.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -25,7 +25,8 @@ typedef struct TableSink
 	Sink base;
 	Target *target;
 	SPIPlanPtr clear; /* complete mode: DELETE */
-	MemoryContextCallback clear_release;
+	Retraction *retraction; /* NULL: rows stay */
+	MemoryContextCallback plans_release;
 } TableSink;
 
 /* ---- the statement ---- */
@@ -213,17 +214,18 @@ to_table_create(SinkDef *def, SinkShape *shape)
 		target_make(target, def, shape);
 	if (target->upsert)
 		target_check_key(target, def, true);
-	if (shape->mode == OUTPUT_COMPLETE && pg_class_aclcheck(target->relid, GetUserId(), ACL_DELETE) != ACLCHECK_OK)
-		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, target->name);
+	target_check_delete(target, shape);
 	(void) statement_analyse(target, def, shape);
 	def->target = target->name;
 }
 
 static void
-clear_release(void *arg)
+plans_release(void *arg)
 {
 	TableSink *sink = arg;
 
+	if (sink->retraction)
+		retraction_free(sink->retraction);
 	if (sink->clear)
 		SPI_freeplan(sink->clear);
 	sink->clear = NULL;
@@ -241,9 +243,10 @@ to_table_open(SinkDef *def, SinkShape *shape)
 	target_find(sink->target, def, shape, false);
 	if (sink->target->upsert)
 		target_check_key(sink->target, def, false);
-	sink->clear_release.func = clear_release;
-	sink->clear_release.arg = sink;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &sink->clear_release);
+	sink->retraction = retraction_create(sink->target, shape);
+	sink->plans_release.func = plans_release;
+	sink->plans_release.arg = sink;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &sink->plans_release);
 	return &sink->base;
 }
 
@@ -286,6 +289,15 @@ to_table_begin(Sink *base, const BatchInfo *batch)
 }
 
 static void
+to_table_retract(Sink *base, TupleTableSlot *slot)
+{
+	TableSink *sink = (TableSink *) base;
+
+	if (sink->retraction)
+		retraction_run(sink->retraction, slot);
+}
+
+static void
 to_table_finish(Sink *base)
 {
 }
@@ -293,7 +305,7 @@ to_table_finish(Sink *base)
 static void
 to_table_close(Sink *base)
 {
-	clear_release(base);
+	plans_release(base);
 }
 
 static Oid
@@ -316,6 +328,7 @@ const SinkOps table_sink = {
 	.open = to_table_open,
 	.wrap = to_table_wrap,
 	.begin = to_table_begin,
+	.retract = to_table_retract,
 	.finish = to_table_finish,
 	.close = to_table_close,
 	.target_relation = to_table_target_relation,

@@ -23,6 +23,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/ruleutils.h"
+#include "utils/typcache.h"
 #include "utils/varlena.h"
 
 #define DEFAULT_BATCH_ID "batch_id"
@@ -131,6 +132,36 @@ key_from_option(Target *target, SinkDef *def, SinkShape *shape, List *key)
 	target->key = key;
 }
 
+/* Is every column of the target's key one of the query's own? Another key than that says nothing of a row whose values are gone. */
+static bool
+key_is_told(Target *target, SinkShape *shape, bool *same)
+{
+	int told = 0;
+
+	for (int i = 1; i <= shape->desc->natts; i++)
+		if (bms_is_member(i, shape->key) && list_member(target->key, list_nth(target->columns, i - 1)))
+			told++;
+	*same = told == list_length(target->key) && told == bms_num_members(shape->key);
+	return told == list_length(target->key);
+}
+
+/* HAVING alone takes rows back only where one key is one group; the rest has to. */
+static void
+decide_retraction(Target *target, SinkDef *def, SinkShape *shape)
+{
+	bool same = false, told;
+
+	if (!shape->retracts)
+		return;
+	told = !target->upsert || shape->whole_rows || key_is_told(target, shape, &same);
+	target->retracts = shape->leaving || same;
+	if (!told && shape->leaving)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("%s cannot take rows back by key (%s)", shape->leaving, target_column_list(target->key)),
+						errdetail("The key of query \"%s\" holds results, which are not known of a row that leaves.", def->query_name),
+						errhint("Leave out the table sink's option \"key\", or name only columns that say which row it is.")));
+}
+
 Target *
 target_describe(SinkDef *def, SinkShape *shape)
 {
@@ -155,6 +186,7 @@ target_describe(SinkDef *def, SinkShape *shape)
 		while ((i = bms_next_member(shape->key, i)) >= 0)
 			target->key = lappend(target->key, list_nth(target->columns, i - 1));
 	}
+	decide_retraction(target, def, shape);
 	return target;
 }
 
@@ -175,7 +207,7 @@ relation_check_foreign(Relation rel, Target *target, SinkDef *def, SinkShape *sh
 	if (fdw->ExecForeignInsert == NULL || (clears && fdw->ExecForeignDelete == NULL))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot write to foreign table %s", def->query_name, target->name),
 						errdetail("Its foreign-data wrapper does not support %s.", fdw->ExecForeignInsert == NULL ? "INSERT" : "DELETE")));
-	if (target->upsert)
+	if (target->upsert || target->retracts)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("query \"%s\" cannot upsert into foreign table %s", def->query_name, target->name),
 						errdetail("Postgres has no ON CONFLICT DO UPDATE on foreign tables."), errhint("Use append mode, or an ordinary table.")));
 }
@@ -223,6 +255,13 @@ target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 	return true;
 }
 
+void
+target_check_delete(Target *target, SinkShape *shape)
+{
+	if ((shape->mode == OUTPUT_COMPLETE || target->retracts) && pg_class_aclcheck(target->relid, GetUserId(), ACL_DELETE) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, target->name);
+}
+
 char *
 target_column_list(List *columns)
 {
@@ -257,6 +296,20 @@ column_definition(Form_pg_attribute att)
 	return buf.data;
 }
 
+/* Rows that leave without a key are looked for in every batch. */
+static void
+make_lookup_index(Target *target, SinkShape *shape)
+{
+	List *columns = NIL;
+	int i = -1;
+
+	while ((i = bms_next_member(shape->lookup, i)) >= 0)
+		if (OidIsValid(lookup_type_cache(TupleDescAttr(shape->desc, i - 1)->atttypid, TYPECACHE_BTREE_OPFAMILY)->btree_opf))
+			columns = lappend(columns, list_nth(target->columns, i - 1));
+	if (!target->upsert && columns != NIL)
+		sql_execute(psprintf("CREATE INDEX ON %s (%s)", target->name, target_column_list(columns)));
+}
+
 void
 target_make(Target *target, SinkDef *def, SinkShape *shape)
 {
@@ -275,6 +328,7 @@ target_make(Target *target, SinkDef *def, SinkShape *shape)
 	appendStringInfoChar(&sql, ')');
 	sql_execute(sql.data);
 	target_find(target, def, shape, false);
+	make_lookup_index(target, shape);
 }
 
 /* ---- the key ---- */

@@ -15,6 +15,7 @@ typedef struct Target
 	bool batch_id_required; /* the user named it: a table without it is an error */
 	bool upsert;	/* by key; else rows are added */
 	bool key_is_shape_key; /* it is the query's own key, not one from the options */
+	bool retracts;	/* rows leave it by their key, or by what whole rows are compared by */
 	List *key;		/* String; NIL with upsert: the target has one row at most (aggregate without GROUP BY) */
 } Target;
 
@@ -29,6 +30,9 @@ extern void target_make(Target *target, SinkDef *def, SinkShape *shape);
 
 /* Upserts need a unique index on exactly the key: finds it, or makes it (make: at create and alter), or refuses. */
 extern void target_check_key(Target *target, SinkDef *def, bool make);
+
+/* 42501 unless rows may be deleted, where the query does. */
+extern void target_check_delete(Target *target, SinkShape *shape);
 
 /* "a, b": identifiers quoted. */
 extern char *target_column_list(List *columns);
