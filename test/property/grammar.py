@@ -100,7 +100,7 @@ def aggregate(rng):
     if q.mode == "update" and not keys:
         q.mode = "complete"
     aggregates, names = aggregate_list(rng)
-    having = " HAVING count(*) > 1" if q.mode in ("append", "complete") and keys and rng.random() < 0.3 else ""
+    having = rng.choice([" HAVING count(*) > 1", " HAVING count(v) < 4"]) if keys and rng.random() < 0.3 else ""
     group = " GROUP BY " + ", ".join(str(i + 1) for i in range(len(keys))) if keys else ""
     q.template = "SELECT %s FROM {A} s%s%s%s" % (", ".join(["%s AS g%d" % (e, i) for i, e in enumerate(keys)] + aggregates), where(rng, 0.3), group, having)
     q.columns = tuple(["g%d" % i for i in range(len(keys))] + names)
@@ -208,23 +208,35 @@ def join_then_aggregate(rng):
     return q
 
 
+GAPS = ["'5 seconds'", "'20 seconds'", "'1 minute'", "CASE WHEN v > 3 THEN interval '40 seconds' ELSE '10 seconds' END", "make_interval(secs => 5 + abs(v))"]
+
+
 def session(rng):
     q = Query()
     q.kind = "session"
-    q.mode = rng.choice(["append", "complete", "update"])
+    q.mode = rng.choice(["append", "complete", "update", "update"])
     q.drops_null_time = True        # a session of no time is none
     q.flush = q.mode == "append"
-    gap = rng.choice(["5 seconds", "20 seconds", "1 minute"])
-    q.template = "SELECT k AS c1, stream.session(ts, '%s') AS c2, count(*) AS c3, sum(v) AS c4 FROM {A} s GROUP BY 1, 2" % gap
-    q.columns = ("c1", "c2", "c3", "c4")
+    gap = rng.choice(GAPS)
+    keys = rng.choice([["k"], ["v % 3"], ["k", "v IS NULL"], ["w"]])
+    aggregates, names = aggregate_list(rng)
+    having = rng.choice(["", "", " HAVING count(*) > 1", " HAVING sum(v) > 5"])
+    filtered = where(rng, 0.3)
+    keyed = ["%s AS g%d" % (e, i) for i, e in enumerate(keys)]
+    q.template = "SELECT %s FROM {A} s%s GROUP BY %s%s" % (", ".join(keyed + ["stream.session(ts, %s) AS s" % gap] + aggregates), filtered,
+                                                            ", ".join(str(i + 1) for i in range(len(keys) + 1)), having)
+    q.columns = tuple(["g%d" % i for i in range(len(keys))] + ["s"] + names)
+    numbered = ", ".join("g%d" % i for i in range(len(keys)))
     q.reference_template = lambda: (
-        "SELECT k, tstzrange(min(ts), max(ts) + interval '%s'), count(*), sum(v) FROM (SELECT *, sum(fresh) OVER (PARTITION BY k ORDER BY ts, id) AS s FROM "
-        "(SELECT *, (ts > lag(ts) OVER (PARTITION BY k ORDER BY ts, id) + interval '%s')::int AS fresh FROM {A} x) y) z GROUP BY k, coalesce(s, 0)" % (gap, gap))
+        "SELECT %s, tstzrange(min(ts), max(e)) AS s, %s FROM (SELECT *, count(*) FILTER (WHERE fresh) OVER (PARTITION BY %s ORDER BY ts, id) AS n FROM "
+        "(SELECT *, (ts <= max(e) OVER (PARTITION BY %s ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT TRUE AS fresh FROM "
+        "(SELECT *, ts + %s AS e, %s FROM {A} x%s) x WHERE e IS NOT NULL) y) z GROUP BY %s, n%s"
+        % (numbered, ", ".join(aggregates), numbered, numbered, gap, ", ".join(keyed), filtered, numbered, having))
     return q
 
 
 KINDS = [(stateless, 3), (aggregate, 6), (aggregate_of_union, 2), (aggregate_over_join_with_table, 2), (dedup, 2), (dedup_then_aggregate, 1), (join, 3),
-         (semi_join, 1), (chain, 1), (join_then_aggregate, 1), (session, 1)]
+         (semi_join, 1), (chain, 1), (join_then_aggregate, 1), (session, 3)]
 
 
 def generate(rng):
