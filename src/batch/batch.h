@@ -37,6 +37,7 @@ typedef struct QueryRuntime
 	/* available_now and process_all_available: fixed ends per source; NULL list: none */
 	List *ceilings;				  /* Position, as readers */
 	bool ignore_limits;			  /* trigger once */
+	bool be_sure;				  /* somebody waits to hear that nothing is left: sources look, whatever it costs */
 	TimestampTz due_at;			  /* out: rows wait for min_rows_per_batch; fire again then at the latest. 0: not */
 	int64 purged_upto;			  /* logs up to here are known to be purged */
 	bool more;					  /* out: data remained behind the last batch */

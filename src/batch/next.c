@@ -103,7 +103,7 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 {
 	QueryOptions *o = &rt->query->options;
 	ReadLimit limit = {rt->ignore_limits ? 0 : o->max_rows_per_batch, rt->ignore_limits ? 0 : o->max_bytes_per_batch,
-					   rt->ignore_limits ? 0 : o->min_rows_per_batch, rt->ignore_limits};
+					   rt->ignore_limits ? 0 : o->min_rows_per_batch, rt->ignore_limits, rt->be_sure};
 	bool any = false;
 	int64 waiting = 0;
 	ListCell *lc;

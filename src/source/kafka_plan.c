@@ -365,7 +365,7 @@ kafka_advance(SourceReader *base, Position *from, Position *ceiling, const ReadL
 	plan_ends(&plan);
 	if (plan.restart)
 		return plan_result(&plan, -1);
-	if (plan_backlog(&plan) == 0 && !plan.ceiling && !plan.high && !reader->watched)
+	if (plan_backlog(&plan) == 0 && !plan.ceiling && !plan.high && (!reader->watched || limit->be_sure))
 	{
 		/* Nobody would wake us: make sure. */
 		plan_ask_high(&plan);

@@ -62,6 +62,7 @@ typedef struct ReadLimit
 	int64 max_bytes; /* 0: none */
 	int64 min_rows;	 /* the caller waits for that many: count rows_waiting up to it; 0: nobody asks */
 	bool everything; /* one batch for all there is (trigger once): no limit of the source's own either */
+	bool be_sure;	 /* somebody waits for the answer "nothing": look, do not rely on news that come by themselves */
 } ReadLimit;
 
 /* What advance() found. */

@@ -224,6 +224,7 @@ worker_fire(Worker *w)
 	w->last_trigger = clock_now();
 	w->last_trigger_mono = clock_monotonic_us();
 	pgstat_report_activity(STATE_RUNNING, "batch");
+	w->rt->be_sure = status_wakes_pending() > 0;
 	ran = batch_run(w->rt);
 	MemoryContextSwitchTo(w->step_context);
 	if (ran)

@@ -86,6 +86,16 @@ for my $round (1 .. 2)
 ok($node->poll_query_until('postgres', "SELECT sum(n) + (SELECT rows_late FROM stream.queries WHERE name = 'minutes') = $sent FROM minutes_out"),
 	'the aggregate counts every message, or as late');
 
+# Waiting for a running query means: what was acknowledged before the call is in the target after it.
+my $seen = 0;
+for my $round (1 .. 20)
+{
+	$broker->send_value('events', $round % 4, qq({"id":$round}));
+	$sent++;
+	$seen += $node->safe_psql('postgres', "CALL stream.process_all_available('rows'); SELECT count(*) = $sent FROM rows_out") eq 't';
+}
+is($seen, 20, 'process_all_available waits for what is there');
+
 # What the query wrote is what the SELECT gives by hand.
 is($node->safe_psql('postgres', 'SELECT count(*) FROM ((TABLE rows_ids EXCEPT TABLE rows_by_hand) UNION ALL (TABLE rows_by_hand EXCEPT TABLE rows_ids)) d'), '0',
 	'streamed and by hand agree')
