@@ -138,6 +138,13 @@ dedup_finish(Operator *op, Tuplestorestate *out)
 	}
 }
 
+/* Rows turn late whenever the watermark moves, also where no key is ever forgotten: the boundary must not hang on where batches end. */
+static bool
+dedup_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark)
+{
+	return (op->spec->has_watermark || ((DedupSpec *) op->spec)->event_time > 0) && next_watermark > evicted_at;
+}
+
 static void
 dedup_close(Operator *op)
 {
@@ -154,7 +161,7 @@ const OperatorOps dedup_operator = {
 	.flush = operator_flush,
 	.committed = operator_committed,
 	.forget = operator_forget,
-	.wants_batch = operator_wants_batch,
+	.wants_batch = dedup_wants_batch,
 	.fold_due = operator_fold_due,
 	.close = dedup_close,
 };
