@@ -31,7 +31,7 @@ fetch_jars()
 	END
 	if ! (cd "$jars" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$jars/lib") >"$jars/maven.log" 2>&1; then
 		echo "Kafka could not be fetched from Maven Central:" >&2
-		tail -5 "$jars/maven.log" >&2
+		grep -m 3 -E "ERROR" "$jars/maven.log" >&2
 		exit 1
 	fi
 	echo "$version" >"$jars/complete"
