@@ -212,6 +212,7 @@ typedef struct TransformSpec
 	struct Processor *processor;
 	Oid eq_operator; /* of the key */
 	Oid collation;
+	Oid rows_type; /* of the array the handler takes */
 	int event_time; /* 1-based input column, timestamptz: rows at or behind the watermark are late (NULL too). 0: nothing is late */
 } TransformSpec;
 

@@ -138,6 +138,11 @@ handler_resolve(Transform *op, Handler *handler, const char *signature, const ch
 	if (allowed != ACLCHECK_OK)
 		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(handler->function));
 	shape = transform_handler_shape(handler->function, what);
+	if (shape.key_type != TupleDescAttr(key, 0)->atttypid ||
+		shape.second_type != (handler == &op->timer ? TIMESTAMPTZOID : op->spec->rows_type))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("types that function %s takes were made anew while streaming query \"%s\" runs", format_procedure(handler->function), op->base.batch->query_name),
+						errhint("Stop the query and start it again.")));
 	transform_handler_check_result(handler->function, shape.result, op->base.spec->output, op->base.spec->output->natts - 1);
 	handler->result = BlessTupleDesc(shape.result);
 	handler->returns_row = shape.returns_row;

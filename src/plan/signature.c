@@ -311,6 +311,11 @@ signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys
 			appendStringInfoString(&out, ", ");
 		write_member(&out, variable->name, psprintf("%s of %s", variable_kind_name(variable->kind), type));
 	}
+	if (spec->processor->handle_timer)
+	{
+		appendStringInfoString(&out, spec->processor->variables ? ", " : "");
+		write_member(&out, PROCESSOR_TIMERS, "timers");
+	}
 	appendStringInfoString(&out, "}}");
 	AtEOXact_GUC(true, guc_level);
 	return jsonb_of_text(out.data);

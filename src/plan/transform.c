@@ -569,6 +569,7 @@ cut_transform(Compile *c, Level *level)
 	columns = input_columns(&t);
 	key = (Node *) linitial_node(TargetEntry, columns)->expr;
 	find_key_operators(&t, key);
+	t.spec->rows_type = t.input.second_type;
 	t.spec->base.ops = &transform_operator;
 	t.spec->base.has_watermark = t.spec->event_time > 0;
 	t.spec->base.signature = signature_of_transform(c, level, t.spec, list_make1(key));

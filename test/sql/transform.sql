@@ -342,6 +342,40 @@ SELECT stream.create_query('thin', $q$SELECT stream.tumble(t.at, '10 seconds') A
 CALL batch('thin');
 SELECT w, n FROM thin_out ORDER BY w;
 
+-- Timers in state need a handler.
+SELECT stream.create_processor('no_timers', 'set_timers(text,ev[])', time_mode => 'event_time');
+SELECT stream.alter_query('timers', $q$SELECT t.* FROM ev i, LATERAL stream.transform_with_state('no_timers', i.k, i) AS t(k text, what text)$q$);
+
+-- Keys of many types: rows, arrays, ranges, domains; equal is what their types say.
+CREATE TYPE place AS (city text, zip int);
+CREATE FUNCTION by_place(key place, rows int[]) RETURNS TABLE (n bigint) LANGUAGE plpgsql AS $f$
+BEGIN PERFORM stream.list_append('l', coalesce(rows[1], -1)); n := stream.state_get('n', NULL::bigint); n := coalesce(n, 0) + cardinality(rows); PERFORM stream.state_update('n', n); RETURN NEXT; END $f$;
+CREATE FUNCTION by_numeric(key numeric, rows int[]) RETURNS TABLE (n bigint) LANGUAGE plpgsql AS $f$
+BEGIN n := coalesce(stream.state_get('n', NULL::bigint), 0) + cardinality(rows); PERFORM stream.state_update('n', n); RETURN NEXT; END $f$;
+CREATE FUNCTION by_array(key positive[], rows int[]) RETURNS TABLE (n bigint) LANGUAGE plpgsql AS $f$
+BEGIN n := coalesce(stream.state_get('n', NULL::bigint), 0) + cardinality(rows); PERFORM stream.state_update('n', n); RETURN NEXT; END $f$;
+SELECT stream.create_processor('by_place', 'by_place(place,int[])', state => '{"n": {"kind": "value", "type": "bigint"}, "l": {"kind": "list", "type": "int"}}'),
+    stream.create_processor('by_numeric', 'by_numeric(numeric,int[])', state => '{"n": {"kind": "value", "type": "bigint"}}'),
+    stream.create_processor('by_array', 'by_array(positive[],int[])', state => '{"n": {"kind": "value", "type": "bigint"}}');
+CREATE TABLE odd_t (city text, zip int, x numeric);
+SELECT stream.create_source('odd', 'table', options => '{"table": "odd_t"}');
+SELECT stream.create_query('by_place', $q$SELECT t.n FROM odd o, LATERAL stream.transform_with_state('by_place', ROW(o.city, o.zip), o.zip) AS t(n bigint)$q$, stream.to_table('place_out'), start => false) > 0 AS created;
+SELECT stream.create_query('by_numeric', $q$SELECT o.x, t.n FROM odd o, LATERAL stream.transform_with_state('by_numeric', o.x, o.zip) AS t(n bigint)$q$, stream.to_table('numeric_out'), start => false) > 0 AS created;
+SELECT stream.create_query('by_array', $q$SELECT ARRAY[o.zip] AS zips, t.n FROM odd o, LATERAL stream.transform_with_state('by_array', ARRAY[o.zip], o.zip) AS t(n bigint) WHERE o.zip > 0$q$, stream.to_table('array_out'), start => false) > 0 AS created;
+INSERT INTO odd_t VALUES ('Bonn', 1, 1.0), ('Bonn', 1, 1.00), ('Bonn', NULL, 1), (NULL, NULL, NULL), ('Bonn', NULL, 'NaN');
+CALL batch('by_place');
+CALL batch('by_numeric');
+CALL batch('by_array');
+\c -
+SET search_path = tws;
+INSERT INTO odd_t VALUES ('Bonn', 1, 1), ('Bonn', NULL, 1.000), (NULL, NULL, 'NaN'), ('', 0, 0);
+CALL batch('by_place');
+CALL batch('by_numeric');
+CALL batch('by_array');
+SELECT key, value, state FROM stream.state('by_place') ORDER BY key::text, state, element;
+SELECT x, n, batch_id FROM numeric_out ORDER BY batch_id, x;
+SELECT zips, n, batch_id FROM array_out ORDER BY batch_id, zips;
+
 -- More rows than memory may hold: each key still gets all of its rows at once, in the order they came.
 CREATE FUNCTION in_order(key text, rows input[]) RETURNS TABLE (n int, total bigint, ordered boolean) LANGUAGE sql AS $f$
     SELECT count(*)::int, sum(r.v), array_agg(r.v) = array_agg(r.v ORDER BY r.v) FROM unnest(rows) r
