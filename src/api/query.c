@@ -10,6 +10,7 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "operator/operator.h"
 #include "state/store.h"
 #include "util/heap.h"
 #include "util/json_build.h"
@@ -68,10 +69,6 @@ options_check(StreamQuery *query)
 {
 	QueryOptions *o = &query->options;
 
-	if (strcmp(o->state_provider, "memory") != 0)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option state_provider \"%s\" of query \"%s\" is not supported yet",
-																	   o->state_provider, query->name),
-						errhint("Use \"memory\".")));
 	if (o->parallelism > 1)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option parallelism of query \"%s\" above 1 is not supported yet", query->name)));
 }
@@ -160,6 +157,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 	query->id = query_next_id();
 	query_view_create(query, tree);
 	plan = query_check(query, tree);
+	state_create(query->id, state_provider(query->options.state_provider));
 	query_insert(query);
 	query_run_store(query->id, &created);
 	raise_notices(plan);
@@ -192,6 +190,36 @@ options_merge(Jsonb *old, Jsonb *changes)
 	Datum merged = DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(old), JsonbPGetDatum(changes));
 
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_strip_nulls, merged));
+}
+
+/* The state goes to the provider that the options name now. */
+static void
+state_move(StreamQuery *query, StreamPlan *plan)
+{
+	const StateProvider *provider = state_provider(query->options.state_provider);
+	CommitEntry commit = {-1};
+	List *operators = NIL, *stores = NIL;
+	ListCell *lc;
+
+	if (provider == state_provider_of(query->id))
+		return;
+	(void) commit_log_last(query->id, &commit);
+	state_create(query->id, provider);
+	foreach (lc, provider == &table_state ? plan->operators : NIL)
+	{
+		OperatorSpec *spec = lfirst(lc);
+		Operator *op = spec->ops->open(spec, query->id, provider, commit.batch_id);
+
+		operators = lappend(operators, op);
+		stores = list_concat(stores, op->stores);
+	}
+	state_convert(query->id, provider, stores, commit.batch_id);
+	foreach (lc, operators)
+	{
+		Operator *op = lfirst(lc);
+
+		op->ops->close(op);
+	}
 }
 
 /* alter_query(name, query, sink, trigger, options) */
@@ -229,6 +257,7 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	query->signature = saved_signature;
 	query_check_compatible(query, plan);
 	query->signature = plan->signature;
+	state_move(query, plan);
 	if (!PG_ARGISNULL(1))
 	{
 		query_view_drop(query);
@@ -273,7 +302,7 @@ stream_drop_query(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is being run by another session", query->name)));
 	query_view_drop(query);
 	logs_truncate(query->id);
-	state_truncate(query->id, -1);
+	state_delete(query->id);
 	dead_letters_delete(query->id);
 	query_delete(query->id);
 	PG_RETURN_VOID();
@@ -289,7 +318,8 @@ stream_reset_query(PG_FUNCTION_ARGS)
 
 	query_apply_settings(query);
 	logs_truncate(query->id);
-	state_truncate(query->id, -1);
+	state_delete(query->id);
+	state_create(query->id, state_provider(query->options.state_provider));
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
 	query->signature = plan->signature;
 	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));

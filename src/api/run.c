@@ -146,7 +146,7 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 	query_apply_settings(query);
 	target_rewind(query, batch_id);
 	commits_truncate_after(query->id, batch_id);
-	state_truncate(query->id, batch_id);
+	state_rewind(query->id, batch_id);
 	PG_RETURN_VOID();
 }
 

@@ -252,7 +252,10 @@ batch_housekeeping(QueryRuntime *rt)
 	if (fold)
 		state_fold(rt->query->id, rt->last_batch, retain);
 	if (upto > rt->purged_upto)
+	{
+		(void) state_purge(rt->query->id, upto);
 		logs_purge(rt->query->id, upto);
+	}
 	rt->purged_upto = Max(upto, rt->purged_upto);
 	synchronous_commit_set("off");
 	runtime_commit(rt);

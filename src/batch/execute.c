@@ -130,6 +130,7 @@ stages_run(QueryRuntime *rt, BatchRun *run)
 
 		memset(&op->metrics, 0, sizeof(op->metrics));
 		op->out = outputs[foreach_current_index(lc)] = tuplestore_begin_heap(false, false, work_mem);
+		operator_begin_stores(op, run->info.batch_id);
 		op->ops->begin(op, &run->info);
 	}
 	foreach (lc, rt->plan->stages)

@@ -161,12 +161,17 @@ static void
 operators_open(QueryRuntime *rt)
 {
 	MemoryContext old = MemoryContextSwitchTo(rt->operator_context);
+	const StateProvider *provider = state_provider(rt->query->options.state_provider);
 	ListCell *lc;
 
+	if (rt->plan->operators != NIL && provider != state_provider_of(rt->query->id))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("saved state of streaming query \"%s\" is not where option state_provider \"%s\" says", rt->query->name, provider->name),
+						errhint("Start afresh with stream.reset_query.")));
 	foreach (lc, rt->plan->operators)
 	{
 		OperatorSpec *spec = lfirst(lc);
-		Operator *op = spec->ops->open(spec, rt->query->id, &memory_state, rt->last_batch);
+		Operator *op = spec->ops->open(spec, rt->query->id, provider, rt->last_batch);
 
 		rt->operators = lappend(rt->operators, op);
 	}

@@ -53,6 +53,7 @@ dedup_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, in
 	schema.collations = spec->collations;
 	schema.value_ops = &dedup_value_ops;
 	schema.operator_private = dedup;
+	schema.releasable = true;
 	dedup->store = provider->open(&schema, last_batch);
 	dedup->base.stores = list_make1(dedup->store);
 	dedup->output = MakeSingleTupleTableSlot(base->output, &TTSOpsVirtual);

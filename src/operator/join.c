@@ -1,91 +1,39 @@
 /*
  * join.c: stream-stream joins: each row meets the rows of the other side that came before it, then waits in state for those still to come.
  *
- * State per side: rows, one entry each under (join keys, serial number), so that a batch costs what it brings, however many rows a key holds. An index
- * by join key over the entries lives in memory only and is made anew from the state at start. The left input is fed first: its rows meet the right
- * state; then right rows meet the left state, this batch's left rows included. Eviction comes last, so no match is missed.
+ * State per side: rows, one entry each under (join keys, serial number), so that a batch costs what it brings, however many rows a key holds; the rows of
+ * a key are found by scanning the state by prefix. The left input is fed first: its rows meet the right state; then right rows meet the left state, this
+ * batch's left rows included. Eviction comes last, so no match is missed.
  */
 #include "operator/operator.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "executor/executor.h"
-#include "lib/ilist.h"
 #include "optimizer/optimizer.h"
-#include "state/keys.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#define INT8_EQUAL_OPERATOR 410 /* = of int8; pg_operator_d.h has no name for it */
+#define SERIAL_BITS 32 /* rows of one batch and side */
 
-/* Rows of one side with the same join key. */
-typedef struct Bucket
-{
-	MinimalTuple key;
-	uint32 hash;
-	char status;
-	dlist_head rows;
-} Bucket;
+#define INT8_EQUAL_OPERATOR 410 /* = of int8; pg_operator_d.h has no name for it */
 
 /* A stored row: the live value of a state entry. */
 typedef struct JoinRow
 {
-	dlist_node node;
-	StateEntry *entry;
 	bool matched;
 	MinimalTuple payload;
 } JoinRow;
 
-typedef struct BucketProbe
-{
-	KeyType *type;
-	Datum *values; /* NULL: compare keys with key */
-	bool *nulls;
-} BucketProbe;
-
-static bool bucket_matches(const BucketProbe *probe, MinimalTuple stored);
-
-#define SH_PREFIX bucket
-#define SH_ELEMENT_TYPE BucketSlot
-#define SH_KEY_TYPE Bucket *
-#define SH_KEY bucket
-#define SH_HASH_KEY(tb, k) ((k) ? (k)->hash : ((BucketProbeState *) (tb)->private_data)->hash)
-#define SH_EQUAL(tb, a, b) ((b) ? (a) == (b) : bucket_matches(&((BucketProbeState *) (tb)->private_data)->probe, (a)->key))
-#define SH_SCOPE static inline
-#define SH_STORE_HASH
-#define SH_GET_HASH(tb, e) ((e)->bucket->hash)
-#define SH_DECLARE
-#define SH_DEFINE
-
-/* An element is a pointer to a bucket; the probe is in the table's private data and the key to look up is NULL. */
-typedef struct BucketSlot
-{
-	Bucket *bucket;
-	char status;
-} BucketSlot;
-
-typedef struct BucketProbeState
-{
-	BucketProbe probe;
-	uint32 hash;
-} BucketProbeState;
-
-#include "lib/simplehash.h"
-
 typedef struct Side
 {
 	StateStore *store;
-	KeyType *key_type; /* the join keys, without the serial number */
-	bucket_hash *index;
-	BucketProbeState probe;
-	MemoryContext context; /* buckets */
 	TupleTableSlot *key;   /* join keys and serial number, for the store */
 	TupleTableSlot *row;   /* a stored row as the qual sees it: an input row whose payload is filled */
 	TupleTableSlot *payload;
 	TupleTableSlot *shown; /* to the state reader */
-	int64 next_serial;
+	int64 next_serial;	   /* of this batch */
 	bool preserved;		   /* unmatched rows are emitted with NULLs for the other side */
 } Side;
 
@@ -96,7 +44,6 @@ typedef struct StreamJoin
 	ExprContext *econtext;
 	ExprState *qual;
 	TupleTableSlot *output;
-	int64 serial_base;
 } StreamJoin;
 
 /* ---- values ---- */
@@ -115,7 +62,6 @@ join_deserialize(void *arg, StateEntry *entry, const char *bytes, Size len, Memo
 {
 	JoinRow *row = MemoryContextAllocZero(context, sizeof(JoinRow));
 
-	row->entry = entry;
 	row->matched = bytes[0] != 0;
 	row->payload = MemoryContextAlloc(context, len - 1);
 	memcpy(row->payload, bytes + 1, len - 1);
@@ -135,93 +81,7 @@ join_release(void *arg, StateEntry *entry)
 	entry->value = NULL;
 }
 
-static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release, true};
-
-/* ---- the index by join key ---- */
-
-static bool
-bucket_matches(const BucketProbe *probe, MinimalTuple stored)
-{
-	return key_equals(probe->type, stored, probe->values, probe->nulls);
-}
-
-static Bucket *
-side_find(Side *side, Datum *values, bool *nulls)
-{
-	BucketSlot *slot;
-
-	side->probe.probe = (BucketProbe){side->key_type, values, nulls};
-	side->probe.hash = key_hash(side->key_type, values, nulls);
-	slot = bucket_lookup(side->index, NULL);
-	return slot ? slot->bucket : NULL;
-}
-
-static Bucket *
-side_find_or_add(Side *side, Datum *values, bool *nulls)
-{
-	Bucket *bucket = side_find(side, values, nulls);
-	MemoryContext old;
-	bool found;
-
-	if (bucket)
-		return bucket;
-	old = MemoryContextSwitchTo(side->context);
-	bucket = palloc0(sizeof(Bucket));
-	bucket->key = key_form(side->key_type, values, nulls);
-	bucket->hash = side->probe.hash;
-	dlist_init(&bucket->rows);
-	bucket_insert(side->index, bucket, &found)->bucket = bucket;
-	MemoryContextSwitchTo(old);
-	return bucket;
-}
-
-static void
-side_drop_bucket(Side *side, Bucket *bucket)
-{
-	bucket_delete(side->index, bucket);
-	pfree(bucket->key);
-	pfree(bucket);
-}
-
-/* Columns of the entry's key: the join keys and the serial number. */
-static void
-entry_key(Side *side, StateEntry *entry)
-{
-	ExecStoreMinimalTuple(entry->key, side->key, false);
-	slot_getallattrs(side->key);
-}
-
-static void
-side_load(Side *side, int nkeys)
-{
-	const StateProvider *provider = side->store->provider;
-	StateEntry *entry;
-
-	provider->scan_start(side->store);
-	while ((entry = provider->scan_next(side->store)) != NULL)
-	{
-		JoinRow *row = entry->value;
-
-		entry_key(side, entry);
-		side->next_serial = Max(side->next_serial, DatumGetInt64(side->key->tts_values[nkeys]) + 1);
-		dlist_push_tail(&side_find_or_add(side, side->key->tts_values, side->key->tts_isnull)->rows, &row->node);
-	}
-	ExecClearTuple(side->key);
-}
-
-static void
-side_remove(Side *side, JoinRow *row)
-{
-	Bucket *bucket;
-
-	entry_key(side, row->entry);
-	bucket = side_find(side, side->key->tts_values, side->key->tts_isnull);
-	dlist_delete(&row->node);
-	if (bucket && dlist_is_empty(&bucket->rows))
-		side_drop_bucket(side, bucket);
-	ExecClearTuple(side->key);
-	side->store->provider->remove(side->store, row->entry);
-}
+static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release};
 
 /* ---- open ---- */
 
@@ -231,9 +91,7 @@ side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
 	Side *side = &join->sides[i];
 	StateSchema schema = {.query_id = query_id, .operator_id = spec->base.id, .state_name = i == 0 ? "left" : "right"};
-	TupleDesc keys = CreateTemplateTupleDesc(spec->nkeys);
 	TupleDesc payload = CreateTemplateTupleDesc(spec->npayload[i]);
-	StateSchema key_schema;
 
 	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys + 1);
 	schema.eq_operators = palloc(sizeof(Oid) * (spec->nkeys + 1));
@@ -241,7 +99,6 @@ side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider
 	for (int k = 1; k <= spec->nkeys; k++)
 	{
 		TupleDescCopyEntry(schema.keydesc, k, spec->base.input[i], k);
-		TupleDescCopyEntry(keys, k, spec->base.input[i], k);
 		schema.eq_operators[k - 1] = spec->eq_operators[k - 1];
 		schema.collations[k - 1] = spec->collations[k - 1];
 	}
@@ -249,21 +106,17 @@ side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider
 	schema.eq_operators[spec->nkeys] = INT8_EQUAL_OPERATOR;
 	schema.value_ops = &join_value_ops;
 	schema.operator_private = side;
+	schema.nprefix = spec->nkeys;
+	schema.releasable = true;
 	for (int p = 1; p <= spec->npayload[i]; p++)
 		TupleDescCopyEntry(payload, p, spec->base.input[i], spec->nkeys + p);
 
-	key_schema = schema;
-	key_schema.keydesc = keys;
-	side->key_type = key_type_create(&key_schema);
-	side->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext join index", ALLOCSET_DEFAULT_SIZES);
-	side->index = bucket_create(side->context, 256, &side->probe);
 	side->key = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
 	side->row = MakeSingleTupleTableSlot(spec->base.input[i], &TTSOpsVirtual);
 	side->payload = MakeSingleTupleTableSlot(payload, &TTSOpsMinimalTuple);
 	side->preserved = spec->type == STREAM_JOIN_FULL || spec->type == (i == 0 ? STREAM_JOIN_LEFT : STREAM_JOIN_RIGHT);
 	side->store = provider->open(&schema, last_batch);
 	join->base.stores = lappend(join->base.stores, side->store);
-	side_load(side, spec->nkeys);
 }
 
 static Operator *
@@ -286,8 +139,12 @@ join_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, int
 static void
 join_begin(Operator *op, const BatchInfo *batch)
 {
+	StreamJoin *join = (StreamJoin *) op;
+
 	op->batch = batch;
-	((StreamJoin *) op)->econtext->ecxt_param_list_info = batch_info_params(batch);
+	join->econtext->ecxt_param_list_info = batch_info_params(batch);
+	/* Above all serial numbers of earlier batches, without having to know them. */
+	join->sides[0].next_serial = join->sides[1].next_serial = batch->batch_id << SERIAL_BITS;
 }
 
 /* ---- rows out ---- */
@@ -376,15 +233,14 @@ row_probe(StreamJoin *join, int i, TupleTableSlot *incoming)
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
 	bool semi = spec->type == STREAM_JOIN_SEMI;
 	Side *other = &join->sides[1 - i];
-	Bucket *bucket = side_find(other, incoming->tts_values, incoming->tts_isnull);
+	const StateProvider *provider = other->store->provider;
 	bool matched = false;
-	dlist_iter iter;
+	StateEntry *entry;
 
-	if (bucket == NULL)
-		return false;
-	dlist_foreach(iter, &bucket->rows)
+	provider->scan_prefix(other->store, incoming);
+	while ((entry = provider->scan_prefix_next(other->store)) != NULL)
 	{
-		JoinRow *row = dlist_container(JoinRow, node, iter.cur);
+		JoinRow *row = entry->value;
 
 		/* Semi: a left row counts once. */
 		if (semi && i == 1 && row->matched)
@@ -397,7 +253,7 @@ row_probe(StreamJoin *join, int i, TupleTableSlot *incoming)
 		if (!row->matched && (other->preserved || semi))
 		{
 			row->matched = true;
-			other->store->provider->changed(other->store, row->entry);
+			provider->changed(other->store, entry);
 		}
 		if (semi && i == 0)
 			break;
@@ -427,13 +283,11 @@ row_store(StreamJoin *join, int i, TupleTableSlot *slot, TimestampTz expires, bo
 	ExecClearTuple(key);
 	old = MemoryContextSwitchTo(provider->value_context(side->store));
 	row = palloc0(sizeof(JoinRow));
-	row->entry = entry;
 	row->matched = matched;
 	row->payload = heap_form_minimal_tuple(side->payload->tts_tupleDescriptor, slot->tts_values + spec->nkeys, slot->tts_isnull + spec->nkeys);
 	MemoryContextSwitchTo(old);
 	entry->value = row;
 	provider->set_expiry(side->store, entry, expires);
-	dlist_push_tail(&side_find_or_add(side, slot->tts_values, slot->tts_isnull)->rows, &row->node);
 	join->base.metrics.updated++;
 }
 
@@ -527,7 +381,7 @@ side_evict(StreamJoin *join, int i)
 			emit_unmatched(join, i, side->payload->tts_values, side->payload->tts_isnull);
 			ExecClearTuple(side->payload);
 		}
-		side_remove(side, row);
+		side->store->provider->remove(side->store, entry);
 		join->base.metrics.removed++;
 	}
 }

@@ -49,6 +49,19 @@ operator_late_row(Operator *op, TupleTableSlot *slot)
 /* ---- callbacks for operators that keep nothing but stores ---- */
 
 void
+operator_begin_stores(Operator *op, int64 batch_id)
+{
+	ListCell *lc;
+
+	foreach (lc, op->stores)
+	{
+		StateStore *store = lfirst(lc);
+
+		store->provider->begin(store, batch_id);
+	}
+}
+
+void
 operator_flush(Operator *op)
 {
 	ListCell *lc;

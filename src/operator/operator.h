@@ -85,6 +85,9 @@ extern void operator_show_key(Operator *op, StateStore *store, StateEntry *entry
 /* A late row: counts it, and keeps it in the dead letters when the query asks for that. */
 extern void operator_late_row(Operator *op, TupleTableSlot *slot);
 
+/* Before an operator's own begin. */
+extern void operator_begin_stores(Operator *op, int64 batch_id);
+
 /* Callbacks for operators whose state is op->stores and nothing else. flush fills rows_total and bytes. */
 extern void operator_flush(Operator *op);
 extern void operator_committed(Operator *op);

@@ -6,22 +6,18 @@
 #include "state/changelog.h"
 
 #include "access/detoast.h"
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
-#include "executor/tuptable.h"
-#include "miscadmin.h"
 #include "state/codec.h"
+#include "state/cursor.h"
+#include "state/rows.h"
 #include "state/store.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "util/heap.h"
 
 #define CHUNK_TARGET 7900 /* with the other columns just under toast_tuple_target of the tables */
@@ -29,17 +25,6 @@
 
 #define ENTRY_REMOVED 0x01
 #define ENTRY_EXPIRES 0x02
-
-/* Columns of both tables, and of their primary keys. */
-enum
-{
-	COLUMN_QUERY = 1,
-	COLUMN_OPERATOR,
-	COLUMN_NAME,
-	COLUMN_BATCH,
-	COLUMN_CHUNK,
-	COLUMN_DATA
-};
 
 /* ---- writing ---- */
 
@@ -144,103 +129,6 @@ chunk_writer_end(ChunkWriter *writer, bool even_empty, int64 *bytes)
 	return next;
 }
 
-/* ---- rows in key order ---- */
-
-typedef struct ChunkCursor
-{
-	Relation table, index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;
-	Snapshot snapshot;
-	ScanDirection direction;
-} ChunkCursor;
-
-typedef struct CursorKey
-{
-	int column;
-	StrategyNumber strategy;
-	Datum value;
-} CursorKey;
-
-static RegProcedure
-cursor_procedure(int column, StrategyNumber strategy)
-{
-	static const RegProcedure int8[] = {F_INT8LT, F_INT8LE, F_INT8EQ, F_INT8GE, F_INT8GT};
-	static const RegProcedure int4[] = {F_INT4LT, F_INT4LE, F_INT4EQ, F_INT4GE, F_INT4GT};
-	static const RegProcedure text[] = {F_TEXT_LT, F_TEXT_LE, F_TEXTEQ, F_TEXT_GE, F_TEXT_GT};
-
-	switch (column)
-	{
-		case COLUMN_NAME:
-			return text[strategy - 1];
-		case COLUMN_OPERATOR:
-		case COLUMN_CHUNK:
-			return int4[strategy - 1];
-		default:
-			return int8[strategy - 1];
-	}
-}
-
-static ChunkCursor *
-cursor_begin(const char *table, const CursorKey *keys, int nkeys, ScanDirection direction, LOCKMODE lockmode)
-{
-	ChunkCursor *cursor = palloc0(sizeof(ChunkCursor));
-	ScanKeyData skeys[INDEX_MAX_KEYS];
-
-	cursor->table = heap_open(table, lockmode);
-	cursor->index = index_open(heap_relation_oid(psprintf("%s_pkey", table)), AccessShareLock);
-	cursor->slot = table_slot_create(cursor->table, NULL);
-	cursor->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	cursor->direction = direction;
-	for (int i = 0; i < nkeys; i++)
-		ScanKeyEntryInitialize(&skeys[i], 0, keys[i].column, keys[i].strategy, InvalidOid,
-							   cursor->index->rd_indcollation[keys[i].column - 1],
-							   cursor_procedure(keys[i].column, keys[i].strategy), keys[i].value);
-	cursor->scan = index_beginscan(cursor->table, cursor->index, cursor->snapshot, nkeys, 0);
-	index_rescan(cursor->scan, skeys, nkeys, NULL, 0);
-	return cursor;
-}
-
-static bool
-cursor_next(ChunkCursor *cursor)
-{
-	CHECK_FOR_INTERRUPTS();
-	return index_getnext_slot(cursor->scan, cursor->direction, cursor->slot);
-}
-
-static Datum
-cursor_column(ChunkCursor *cursor, int column)
-{
-	bool isnull;
-
-	return slot_getattr(cursor->slot, column, &isnull);
-}
-
-static void
-cursor_end(ChunkCursor *cursor)
-{
-	index_endscan(cursor->scan);
-	UnregisterSnapshot(cursor->snapshot);
-	ExecDropSingleTupleTableSlot(cursor->slot);
-	index_close(cursor->index, NoLock);
-	table_close(cursor->table, NoLock);
-	pfree(cursor);
-}
-
-/* One state's rows of batches from..to. */
-static ChunkCursor *
-cursor_over_batches(const char *table, const StateId *id, int64 from_batch, int64 to_batch, ScanDirection direction,
-					LOCKMODE lockmode)
-{
-	CursorKey keys[] = {{COLUMN_QUERY, BTEqualStrategyNumber, Int64GetDatum(id->query_id)},
-						{COLUMN_OPERATOR, BTEqualStrategyNumber, Int32GetDatum(id->operator_id)},
-						{COLUMN_NAME, BTEqualStrategyNumber, CStringGetTextDatum(id->state_name)},
-						{COLUMN_BATCH, BTGreaterEqualStrategyNumber, Int64GetDatum(from_batch)},
-						{COLUMN_BATCH, BTLessEqualStrategyNumber, Int64GetDatum(to_batch)}};
-
-	return cursor_begin(table, keys, lengthof(keys), direction, lockmode);
-}
-
 /* ---- reading entries ---- */
 
 ChunkScan *
@@ -335,7 +223,7 @@ chunk_scan_end(ChunkScan *scan)
 /* ---- questions and deletions ---- */
 
 static int64
-first_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch, ScanDirection direction)
+edge_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch, ScanDirection direction)
 {
 	ChunkCursor *cursor = cursor_over_batches(table, id, from_batch, to_batch, direction, AccessShareLock);
 	int64 batch_id = cursor_next(cursor) ? DatumGetInt64(cursor_column(cursor, COLUMN_BATCH)) : -1;
@@ -345,31 +233,45 @@ first_batch(const char *table, const StateId *id, int64 from_batch, int64 to_bat
 }
 
 int64
-snapshot_newest(const StateId *id, int64 upto_batch)
+chunk_first_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch)
 {
-	return first_batch(STATE_SNAPSHOT, id, 0, upto_batch, BackwardScanDirection);
+	return edge_batch(table, id, from_batch, to_batch, ForwardScanDirection);
 }
 
-/* Purging always deletes the changelog up to the oldest snapshot kept; so where both are there, nothing was purged. */
+int64
+chunk_last_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch)
+{
+	return edge_batch(table, id, from_batch, to_batch, BackwardScanDirection);
+}
+
+int
+chunk_next_number(const char *table, const StateId *id, int64 batch_id)
+{
+	ChunkCursor *cursor = cursor_over_batches(table, id, batch_id, batch_id, BackwardScanDirection, AccessShareLock);
+	int next = cursor_next(cursor) ? DatumGetInt32(cursor_column(cursor, COLUMN_CHUNK)) + 1 : 0;
+
+	cursor_end(cursor);
+	return next;
+}
+
+int64
+snapshot_newest(const StateId *id, int64 upto_batch)
+{
+	return chunk_last_batch(STATE_SNAPSHOT, id, 0, upto_batch);
+}
+
+/*
+ * Purging always deletes the changes up to the oldest base kept (a snapshot, or an entry of the sizes); so where both are there, nothing was purged.
+ */
 int64
 state_oldest(const StateId *id)
 {
-	int64 snapshot = first_batch(STATE_SNAPSHOT, id, 0, PG_INT64_MAX, ForwardScanDirection);
+	bool rows = OidIsValid(rows_relation(id->query_id));
+	int64 base = chunk_first_batch(rows ? STATE_SIZE : STATE_SNAPSHOT, id, 0, PG_INT64_MAX);
 
-	if (snapshot < 0 || first_batch(STATE_CHANGE, id, 0, snapshot, ForwardScanDirection) >= 0)
+	if (base < 0 || chunk_first_batch(rows ? STATE_UNDO : STATE_CHANGE, id, 0, base) >= 0)
 		return 0;
-	return snapshot;
-}
-
-int64
-state_oldest_batch(int64 query_id)
-{
-	int64 oldest = 0;
-	ListCell *cell;
-
-	foreach (cell, state_ids(query_id))
-		oldest = Max(oldest, state_oldest(lfirst(cell)));
-	return oldest;
+	return base;
 }
 
 void
@@ -428,12 +330,12 @@ state_id_after(const char *table, int64 query_id, const StateId *after)
 	for (int attempt = after ? 0 : 1; attempt < 2 && id == NULL; attempt++)
 	{
 		ChunkCursor *cursor = attempt == 0
-								  ? cursor_begin(table, same_operator, lengthof(same_operator), ForwardScanDirection, AccessShareLock)
-								  : cursor_begin(table, keys, lengthof(keys), ForwardScanDirection, AccessShareLock);
+								  ? cursor_begin(table, same_operator, lengthof(same_operator), ForwardScanDirection, AccessShareLock, NULL)
+								  : cursor_begin(table, keys, lengthof(keys), ForwardScanDirection, AccessShareLock, NULL);
 
 		if (cursor_next(cursor))
 		{
-			id = palloc(sizeof(StateId));
+			id = palloc0(sizeof(StateId));
 			id->query_id = query_id;
 			id->operator_id = DatumGetInt32(cursor_column(cursor, COLUMN_OPERATOR));
 			id->state_name = TextDatumGetCString(cursor_column(cursor, COLUMN_NAME));
@@ -469,7 +371,7 @@ state_id_compare(const ListCell *left, const ListCell *right)
 List *
 state_ids(int64 query_id)
 {
-	static const char *const tables[] = {STATE_SNAPSHOT, STATE_CHANGE};
+	static const char *const tables[] = {STATE_SNAPSHOT, STATE_CHANGE, STATE_SIZE, STATE_UNDO};
 	List *ids = NIL;
 
 	for (int i = 0; i < lengthof(tables); i++)
@@ -482,16 +384,4 @@ state_ids(int64 query_id)
 	}
 	list_sort(ids, state_id_compare);
 	return ids;
-}
-
-void
-state_truncate(int64 query_id, int64 keep_upto_batch)
-{
-	ListCell *cell;
-
-	foreach (cell, state_ids(query_id))
-	{
-		chunk_delete(STATE_CHANGE, lfirst(cell), Max(keep_upto_batch + 1, 0), PG_INT64_MAX);
-		chunk_delete(STATE_SNAPSHOT, lfirst(cell), Max(keep_upto_batch + 1, 0), PG_INT64_MAX);
-	}
 }

@@ -13,14 +13,19 @@
 
 #define STATE_FORMAT 1
 
+/* Of the memory provider. */
 #define STATE_CHANGE "state_change"
 #define STATE_SNAPSHOT "state_snapshot"
+/* Of the table provider: what entries were before a batch, and how many there are after it. */
+#define STATE_UNDO "state_undo"
+#define STATE_SIZE "state_size"
 
 typedef struct StateId
 {
 	int64 query_id;
 	int operator_id;
 	const char *state_name;
+	struct SnapshotData *snapshot; /* what reading sees; NULL: each look the latest */
 } StateId;
 
 typedef struct PackedEntry
@@ -58,6 +63,9 @@ extern ChunkScan *chunk_scan_begin(const char *table, const StateId *id, int64 f
 extern bool chunk_scan_next(ChunkScan *scan, PackedEntry *entry); /* pointers live until the next call */
 extern void chunk_scan_end(ChunkScan *scan);
 
+extern int64 chunk_first_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch); /* -1: none */
+extern int64 chunk_last_batch(const char *table, const StateId *id, int64 from_batch, int64 to_batch);
+extern int chunk_next_number(const char *table, const StateId *id, int64 batch_id);
 extern int64 snapshot_newest(const StateId *id, int64 upto_batch); /* -1: none */
 extern int64 chunk_bytes(const char *table, const StateId *id, int64 from_batch, int64 to_batch);
 extern int64 chunk_delete(const char *table, const StateId *id, int64 from_batch, int64 to_batch); /* rows */
@@ -71,6 +79,13 @@ typedef void (*PackedEntryCallback)(void *arg, int64 batch_id, const PackedEntry
 
 /* Is the changelog so much longer than what lives that a snapshot pays? */
 extern bool fold_is_due(int64 changed_bytes, int64 live_bytes);
+
+/* What the memory provider wrote. */
+extern void changelog_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback, void *arg);
+extern void changelog_read_changes(const StateId *id, int64 from_batch, int64 to_batch, PackedEntryCallback callback, void *arg);
+extern void snapshot_write(const StateId *id, int64 batch_id); /* what state_read_asof tells */
+
+/* ---- history.c: whoever wrote it ---- */
 
 /* Every live entry as of a batch. */
 extern void state_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback, void *arg);

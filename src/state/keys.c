@@ -1,7 +1,7 @@
 /*
  * keys.c: hashing, comparing, forming and packing the keys of state.
  * Every row of a stateful query passes key_hash and key_equals: no allocation there, functions are called only where bytes do not decide.
- * Hashes live in one process only; the bytes of key_write are stored and identify the key in the tables.
+ * key_hash lives in one process only; key_hash_stored and the bytes of key_write find and identify keys in the tables.
  */
 #include "state/keys.h"
 
@@ -28,6 +28,22 @@ image_decides(Oid eq_operator, Oid collation)
 	procedure = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype, BTEQUALIMAGE_PROC);
 	return OidIsValid(procedure) &&
 		   DatumGetBool(OidFunctionCall1Coll(procedure, collation, ObjectIdGetDatum(entry->btree_opintype)));
+}
+
+/* What hash indexes and hash partitions stand on as well: it stays what it is. */
+static void
+stored_hash_lookup(KeyColumn *column, Oid eq_operator)
+{
+	Oid left, right;
+	TypeCacheEntry *entry;
+
+	op_input_types(eq_operator, &left, &right);
+	entry = lookup_type_cache(left, TYPECACHE_HASH_OPFAMILY | TYPECACHE_HASH_EXTENDED_PROC);
+	column->extended = OidIsValid(entry->hash_extended_proc) && op_in_opfamily(eq_operator, entry->hash_opf);
+	if (column->extended)
+		fmgr_info(entry->hash_extended_proc, &column->stored_hash);
+	else
+		column->stored_hash = column->hash;
 }
 
 KeyType *
@@ -58,6 +74,7 @@ key_type_create(const StateSchema *schema)
 							errdetail("The type cannot be hashed."), errhint("Cast the key to a type that can be, such as text.")));
 		fmgr_info(hash_left, &column->hash);
 		fmgr_info(get_opcode(schema->eq_operators[i]), &column->equal);
+		stored_hash_lookup(column, schema->eq_operators[i]);
 		codec_init(&column->codec, attribute->atttypid, attribute->atttypmod);
 		type->image &= column->codec.image;
 	}
@@ -116,6 +133,30 @@ key_hash(KeyType *type, const Datum *values, const bool *nulls)
 			hash ^= hash_column(type, &type->columns[i], values[i]);
 	}
 	return murmurhash32(hash);
+}
+
+uint64
+key_hash_stored(KeyType *type, int from, int to, const Datum *values, const bool *nulls)
+{
+	MemoryContext caller;
+	uint64 hash = 0;
+
+	if (!type->scratch->isReset)
+		MemoryContextReset(type->scratch);
+	caller = MemoryContextSwitchTo(type->scratch);
+	for (int i = from; i < to; i++)
+	{
+		KeyColumn *column = &type->columns[i];
+		uint64 part = 0;
+
+		if (!nulls[i] && column->extended)
+			part = DatumGetUInt64(FunctionCall2Coll(&column->stored_hash, column->collation, values[i], Int64GetDatum(0)));
+		else if (!nulls[i])
+			part = hash_bytes_uint32_extended(DatumGetUInt32(FunctionCall1Coll(&column->stored_hash, column->collation, values[i])), 0);
+		hash = hash_combine64(hash, part);
+	}
+	MemoryContextSwitchTo(caller);
+	return hash;
 }
 
 typedef enum ImageVerdict

@@ -19,6 +19,8 @@ typedef struct KeyColumn
 	Oid collation;
 	FmgrInfo equal;
 	FmgrInfo hash;
+	FmgrInfo stored_hash; /* the type's extended hash function, else the same as hash */
+	bool extended;
 	DatumCodec codec;
 } KeyColumn;
 
@@ -36,6 +38,8 @@ typedef struct KeyType
 /* In CurrentMemoryContext. */
 extern KeyType *key_type_create(const StateSchema *schema);
 extern uint32 key_hash(KeyType *type, const Datum *values, const bool *nulls);
+/* The same in every process and after every restart: columns from..to-1. */
+extern uint64 key_hash_stored(KeyType *type, int from, int to, const Datum *values, const bool *nulls);
 extern bool key_equals(KeyType *type, MinimalTuple key, const Datum *values, const bool *nulls);
 /* A tuple without toasted parts; in CurrentMemoryContext. */
 extern MinimalTuple key_form(KeyType *type, const Datum *values, const bool *nulls);

@@ -8,13 +8,14 @@
 #include "access/xact.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
+#include "state/account.h"
 #include "state/keys.h"
+#include "state/prefix.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 /* Released values of opaque types leave garbage behind; above this much memory it is worth repacking. */
 #define REPACK_MINIMUM (16 * 1024 * 1024)
-
-int stream_state_memory_kb = 0;
 
 typedef struct Member
 {
@@ -39,11 +40,19 @@ static inline bool member_matches(void *store, StateEntry *member, StateEntry *s
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+/* Entries of stores that are scanned by prefix. */
+typedef struct LinkedEntry
+{
+	StateEntry entry;
+	PrefixLink link;
+} LinkedEntry;
+
 typedef struct MemoryStore
 {
 	StateStore base;
 	StateId id;
 	dlist_node open_stores;
+	StateAccount account;
 	MemoryContext context;		  /* of the store: everything below */
 	MemoryContext entry_context;  /* entries: all of one size */
 	MemoryContext key_context;	  /* keys, packed values */
@@ -69,6 +78,9 @@ typedef struct MemoryStore
 	int64 stale_batch;
 	StringInfoData key_bytes, value_bytes;
 	members_iterator scan;
+	int64 changed_at; /* of scan_changed */
+	PrefixIndex *prefixes; /* NULL: nobody scans by prefix */
+	dlist_node *prefix_end, *prefix_next;
 } MemoryStore;
 
 static dlist_head open_stores = DLIST_STATIC_INIT(open_stores);
@@ -98,22 +110,8 @@ order_compare(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 static void
 memory_check_limit(MemoryStore *store)
 {
-	Size allocated = 0;
-	dlist_iter iter;
-
 	store->check_at = store->puts + Max(4096, store->rows / 8);
-	if (stream_state_memory_kb == 0)
-		return;
-	dlist_foreach(iter, &open_stores)
-		allocated += MemoryContextMemAllocated(dlist_container(MemoryStore, open_stores, iter.cur)->context, true);
-	if (allocated / 1024 > (Size) stream_state_memory_kb)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("the state of streaming query %lld does not fit into memory",
-															   (long long) store->id.query_id),
-						errdetail("Operator %d holds %lld entries in state \"%s\"; state takes %zu kB, stream_ext.state_memory is %d kB.",
-								  store->id.operator_id, (long long) store->rows, store->id.state_name, allocated / 1024,
-								  stream_state_memory_kb),
-						errhint("Raise stream_ext.state_memory, or bound the state: a watermark and a time window among the keys, "
-								"fewer keys, a time range in the join.")));
+	state_account_check(&store->id, store->rows);
 }
 
 static void
@@ -190,6 +188,8 @@ memory_clear(MemoryStore *store)
 	MemoryContextReset(store->member_context);
 	store->members = members_create(store->member_context, 256, store);
 	pairingheap_reset(store->order);
+	if (store->prefixes)
+		prefix_index_clear(store->prefixes);
 	store->rows = store->bytes = store->changed_bytes = store->last_bytes = store->released = 0;
 	store->ndirty = 0;
 	store->flushed_batch = -1;
@@ -202,6 +202,8 @@ entry_unlink(MemoryStore *store, StateEntry *entry)
 	members_delete_item(store->members, members_lookup_hash(store->members, entry, entry->hash));
 	if (entry->expires != DT_NOEND)
 		pairingheap_remove(store->order, &entry->order);
+	if (store->prefixes)
+		prefix_index_unlink(store->prefixes, &((LinkedEntry *) entry)->link);
 	store->rows--;
 	store->bytes -= entry->bytes;
 }
@@ -218,13 +220,15 @@ entry_find_or_add(MemoryStore *store, uint32 hash, MinimalTuple key, bool *creat
 	*created = !found;
 	if (found)
 		return member->entry;
-	entry = MemoryContextAllocZero(store->entry_context, sizeof(StateEntry));
+	entry = MemoryContextAllocZero(store->entry_context, store->prefixes ? sizeof(LinkedEntry) : sizeof(StateEntry));
 	caller = MemoryContextSwitchTo(store->key_context);
 	entry->key = key ? key : key_form(store->keys, store->probe_values, store->probe_nulls);
 	MemoryContextSwitchTo(caller);
 	entry->expires = DT_NOEND;
 	entry->hash = hash;
 	member->entry = entry;
+	if (store->prefixes)
+		prefix_index_link(store->prefixes, store->probe_values, store->probe_nulls, &((LinkedEntry *) entry)->link);
 	store->rows++;
 	return entry;
 }
@@ -274,20 +278,18 @@ load_entry(MemoryStore *store, const PackedEntry *packed)
 		entry->stored = true;
 	}
 	MemoryContextSwitchTo(caller);
+	if (unlikely(++store->puts >= store->check_at))
+		memory_check_limit(store);
 }
 
 static void
-load_table(MemoryStore *store, const char *table, int64 from_batch, int64 to_batch)
+load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_batch, int64 to_batch)
 {
-	ChunkScan *scan = chunk_scan_begin(table, &store->id, from_batch, to_batch);
+	ChunkScan *scan = chunk_scan_begin(table, at, from_batch, to_batch);
 	PackedEntry packed;
 
 	while (chunk_scan_next(scan, &packed))
-	{
 		load_entry(store, &packed);
-		if (unlikely(++store->puts >= store->check_at))
-			memory_check_limit(store);
-	}
 	if (strcmp(table, STATE_CHANGE) == 0 && scan->batch_id >= 0)
 	{
 		store->changed_bytes = scan->bytes;
@@ -297,22 +299,39 @@ load_table(MemoryStore *store, const char *table, int64 from_batch, int64 to_bat
 	chunk_scan_end(scan);
 }
 
+/* All under one snapshot: folding may replace what is being read. */
+static void
+load_changelog(MemoryStore *store, int64 batch_id)
+{
+	StateId at = store->id;
+	int64 snapshot;
+
+	at.snapshot = RegisterSnapshot(GetLatestSnapshot());
+	state_check_retained(&at, batch_id);
+	snapshot = snapshot_newest(&at, batch_id);
+	if (snapshot >= 0)
+		load_table(store, &at, STATE_SNAPSHOT, snapshot, snapshot);
+	load_table(store, &at, STATE_CHANGE, snapshot + 1, batch_id);
+	UnregisterSnapshot(at.snapshot);
+}
+
+static void
+load_told(void *arg, int64 batch_id, const PackedEntry *packed)
+{
+	load_entry(arg, packed);
+}
+
+/* State that lies in place comes here for the state reader only. */
 static void
 memory_load(MemoryStore *store, int64 batch_id)
 {
-	int64 snapshot;
-
 	memory_clear(store);
 	store->stale = true;
 	store->stale_batch = batch_id;
-	if (batch_id >= 0)
-	{
-		state_check_retained(&store->id, batch_id);
-		snapshot = snapshot_newest(&store->id, batch_id);
-		if (snapshot >= 0)
-			load_table(store, STATE_SNAPSHOT, snapshot, snapshot);
-		load_table(store, STATE_CHANGE, snapshot + 1, batch_id);
-	}
+	if (batch_id >= 0 && state_provider_of(store->id.query_id) == &memory_state)
+		load_changelog(store, batch_id);
+	else if (batch_id >= 0)
+		state_read_asof(&store->id, batch_id, load_told, store);
 	store->stale = false;
 }
 
@@ -350,7 +369,9 @@ memory_open(const StateSchema *schema, int64 batch_id)
 	store->base.schema.state_name = store->id.state_name;
 	store->context = context;
 	store->keys = key_type_create(schema);
-	store->entry_context = SlabContextCreate(context, "stream state entries", SLAB_DEFAULT_BLOCK_SIZE, sizeof(StateEntry));
+	store->entry_context = SlabContextCreate(context, "stream state entries", SLAB_DEFAULT_BLOCK_SIZE,
+											 schema->nprefix > 0 ? sizeof(LinkedEntry) : sizeof(StateEntry));
+	store->prefixes = schema->nprefix > 0 ? prefix_index_create(schema) : NULL;
 	store->key_context = AllocSetContextCreate(context, "stream state keys", ALLOCSET_DEFAULT_SIZES);
 	store->value_context = AllocSetContextCreate(context, "stream state values", ALLOCSET_DEFAULT_SIZES);
 	store->member_context = AllocSetContextCreate(context, "stream state members", ALLOCSET_DEFAULT_SIZES);
@@ -366,6 +387,7 @@ memory_open(const StateSchema *schema, int64 batch_id)
 	callback->func = memory_unregister;
 	callback->arg = store;
 	MemoryContextRegisterResetCallback(context, callback);
+	state_account_add(&store->account, context);
 	memory_load(store, batch_id);
 	MemoryContextSwitchTo(caller);
 	return &store->base;
@@ -445,6 +467,33 @@ memory_remove(StateStore *base, StateEntry *entry)
 	entry_mark_dirty(store, entry);
 }
 
+static void
+memory_begin(StateStore *base, int64 batch_id)
+{
+}
+
+static void
+memory_scan_prefix(StateStore *base, TupleTableSlot *key)
+{
+	MemoryStore *store = memory_ready(base);
+	PrefixBucket *bucket = prefix_index_find(store->prefixes, key->tts_values, key->tts_isnull, false);
+
+	store->prefix_end = bucket ? &bucket->entries.head : NULL;
+	store->prefix_next = bucket ? dlist_head_node(&bucket->entries) : NULL;
+}
+
+static StateEntry *
+memory_scan_prefix_next(StateStore *base)
+{
+	MemoryStore *store = (MemoryStore *) base;
+	dlist_node *node = store->prefix_next;
+
+	if (node == store->prefix_end)
+		return NULL;
+	store->prefix_next = node->next;
+	return entry_ready(store, &dlist_container(LinkedEntry, link.node, node)->entry);
+}
+
 static StateEntry *
 memory_next_expired(StateStore *base, TimestampTz upto)
 {
@@ -486,6 +535,27 @@ memory_scan_next(StateStore *base)
 	Member *member = members_iterate(store->members, &store->scan);
 
 	return member ? entry_ready(store, member->entry) : NULL;
+}
+
+static void
+memory_scan_changed(StateStore *base)
+{
+	memory_ready(base)->changed_at = 0;
+}
+
+static StateEntry *
+memory_scan_changed_next(StateStore *base)
+{
+	MemoryStore *store = (MemoryStore *) base;
+
+	while (store->changed_at < store->ndirty)
+	{
+		StateEntry *entry = store->dirty[store->changed_at++];
+
+		if (!entry->removed)
+			return entry_ready(store, entry);
+	}
+	return NULL;
 }
 
 /* ---- the end of a batch ---- */
@@ -582,7 +652,7 @@ static StateMetrics
 memory_metrics(StateStore *base)
 {
 	MemoryStore *store = memory_ready(base);
-	StateMetrics metrics = {.rows = store->rows, .bytes = store->bytes};
+	StateMetrics metrics = {.rows = store->rows, .bytes = store->bytes, .changed = store->ndirty};
 
 	return metrics;
 }
@@ -595,15 +665,20 @@ memory_close(StateStore *base)
 
 const StateProvider memory_state = {.name = "memory",
 									.open = memory_open,
+									.begin = memory_begin,
 									.get = memory_get,
 									.put = memory_put,
 									.changed = memory_changed,
 									.set_expiry = memory_set_expiry,
 									.remove = memory_remove,
+									.scan_prefix = memory_scan_prefix,
+									.scan_prefix_next = memory_scan_prefix_next,
 									.next_expired = memory_next_expired,
 									.first_expiry = memory_first_expiry,
 									.scan_start = memory_scan_start,
 									.scan_next = memory_scan_next,
+									.scan_changed = memory_scan_changed,
+									.scan_changed_next = memory_scan_changed_next,
 									.flush = memory_flush,
 									.committed = memory_committed,
 									.forget = memory_forget,
@@ -689,6 +764,8 @@ state_fold_due(StateStore *base)
 {
 	MemoryStore *store = (MemoryStore *) base;
 
+	if (base->provider != &memory_state)
+		return false;
 	/* The last batch is retained anyway: a batch that changes everything need not be folded at once. */
 	return !store->stale && fold_is_due(store->changed_bytes - store->last_bytes, store->bytes);
 }

@@ -2,10 +2,9 @@
  * store.h: keyed state of one operator. Operators know nothing else of where state lives.
  *
  * An entry is a key (compared by the types' own equality, NULLs equal) and a value the operator owns in live form; the store
- * asks the operator to serialize it only when a commit writes what changed. Two providers: memory (hash + changelog) and,
- * later, table (rows in place).
+ * asks the operator to serialize it only when a commit writes what changed. Two providers: memory (hash + changelog) and table (rows in place).
  *
- * Life: open → load → per batch: get/put/remove/expire … flush (inside the batch's transaction) → forget after an abort → close.
+ * Life: open → per batch: begin, get/put/remove/expire …, flush (inside the batch's transaction), committed → forget after an abort → close.
  */
 #ifndef STREAM_STATE_STORE_H
 #define STREAM_STATE_STORE_H
@@ -15,6 +14,7 @@
 #include "executor/tuptable.h"
 #include "lib/pairingheap.h"
 #include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 
 typedef struct StateStore StateStore;
 
@@ -41,7 +41,7 @@ typedef struct StateValueOps
 	void (*serialize)(void *operator_private, StateEntry *entry, StringInfo out);
 	void (*deserialize)(void *operator_private, StateEntry *entry, const char *bytes, Size len, MemoryContext context);
 	void (*release)(void *operator_private, StateEntry *entry); /* free the live value */
-	bool linked; /* live values are pointed to from elsewhere: the provider may not pack them away between batches */
+	bool linked; /* entries and values are pointed to from elsewhere for as long as the query runs: the provider keeps all of them in memory, live */
 } StateValueOps;
 
 typedef struct StateSchema
@@ -52,21 +52,25 @@ typedef struct StateSchema
 	TupleDesc keydesc;
 	Oid *eq_operators;		 /* per key column */
 	Oid *collations;
+	int nprefix;			 /* scan_prefix goes by so many leading key columns; 0: never called */
 	const StateValueOps *value_ops;
 	void *operator_private;
+	bool releasable; /* the operator keeps no entry longer than until the next call: a provider may write entries and let go of them in mid-batch */
 } StateSchema;
 
 typedef struct StateMetrics
 {
 	int64 rows;	 /* entries held */
 	int64 bytes; /* serialized size of them, key included; entries not yet flushed count by their last size */
+	int64 changed; /* entries changed in this batch so far */
 } StateMetrics;
 
 typedef struct StateProvider
 {
 	const char *name; /* 'memory' */
-	/* Opens in CurrentMemoryContext and loads the state as of the last committed batch (batch_id, -1: nothing yet). */
+	/* Opens in CurrentMemoryContext, with the state as of the last committed batch (batch_id, -1: nothing yet). */
 	StateStore *(*open)(const StateSchema *schema, int64 batch_id);
+	void (*begin)(StateStore *store, int64 batch_id); /* this batch comes now, in the current transaction */
 	/* Keys are given as a slot, deformed, whose first columns are the key; more columns do no harm. */
 	StateEntry *(*get)(StateStore *store, TupleTableSlot *key); /* NULL: absent */
 	/* Finds or creates; marks it changed. *created tells. A new entry has value NULL and expires DT_NOEND. */
@@ -74,10 +78,17 @@ typedef struct StateProvider
 	void (*changed)(StateStore *store, StateEntry *entry); /* value changed in place after get */
 	void (*set_expiry)(StateStore *store, StateEntry *entry, TimestampTz expires);
 	void (*remove)(StateStore *store, StateEntry *entry); /* gone from get and scan at once; memory freed at flush */
+	/* Entries whose keys begin as these; the one given last may be removed. One such scan at a time. */
+	void (*scan_prefix)(StateStore *store, TupleTableSlot *key);
+	StateEntry *(*scan_prefix_next)(StateStore *store); /* NULL: no more */
 	StateEntry *(*next_expired)(StateStore *store, TimestampTz upto); /* an entry with expires <= upto, earliest first, not removed by itself; NULL: none */
 	TimestampTz (*first_expiry)(StateStore *store);					  /* DT_NOEND: nothing ever expires */
+	/* All entries, in no order. Unless values are linked, an entry is good until the next call. Nothing may change meanwhile. */
 	void (*scan_start)(StateStore *store);
 	StateEntry *(*scan_next)(StateStore *store);
+	/* Those put or changed in this batch and not removed. The same rules. */
+	void (*scan_changed)(StateStore *store);
+	StateEntry *(*scan_changed_next)(StateStore *store);
 	void (*flush)(StateStore *store, int64 batch_id); /* writes what changed as of this batch, in the current transaction */
 	void (*committed)(StateStore *store);			  /* that transaction is durable: changed marks are cleared */
 	void (*forget)(StateStore *store, int64 batch_id); /* the transaction failed: back to the state as of batch_id */
@@ -93,14 +104,29 @@ struct StateStore
 };
 
 extern const StateProvider memory_state;
+extern const StateProvider table_state;
+
+/* By the value of the option state_provider. */
+extern const StateProvider *state_provider(const char *name);
+/* What holds the state of a query at present. */
+extern const StateProvider *state_provider_of(int64 query_id);
 
 /* Setting stream_ext.state_memory, kB: what the live state of this process may take; 0: no limit. */
 extern int stream_state_memory_kb;
 
 /* Refuses (0A000) key types that cannot be hashed or put into bytes. */
 extern void state_check_key(const StateSchema *schema);
-/* Deletes all state of a query (reset, drop); below batch_id inclusive kept when batch_id >= 0 (rewind). */
-extern void state_truncate(int64 query_id, int64 keep_upto_batch);
+/* Makes what a provider needs before the query's first batch. */
+extern void state_create(int64 query_id, const StateProvider *provider);
+/* Back to the state as of a batch, which must be readable (state_oldest_batch). */
+extern void state_rewind(int64 query_id, int64 batch_id);
+/* Deletes all state of a query. */
+extern void state_delete(int64 query_id);
+/*
+ * Hands the state of a stopped query, as of its last batch, to another provider. stores: every StateStore of the query, opened with table_state, when
+ * that is the new one. History goes.
+ */
+extern void state_convert(int64 query_id, const StateProvider *provider, List *stores, int64 last_batch);
 /* ---- reading from outside a batch ---- */
 
 typedef void (*StateChangeCallback)(void *arg, int64 batch_id, StateEntry *entry);
@@ -113,6 +139,8 @@ extern int64 state_oldest_readable(StateStore *store);
 extern int64 state_oldest_batch(int64 query_id);
 /* Folds changelog into snapshots and purges what nobody can ask for any more. Own transaction of the caller. True: did something. */
 extern bool state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain);
+/* The second half of it alone: forgets what was needed to read state as of batches before that one. */
+extern bool state_purge(int64 query_id, int64 oldest_retained);
 /* Is folding worth while? Cheap; from counters the provider keeps. */
 extern bool state_fold_due(StateStore *store);
 

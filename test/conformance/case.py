@@ -57,8 +57,8 @@ def state_matches(wanted, state):
 
 
 class Case:
-    def __init__(self, spec, dbname, timeout):
-        self.spec, self.dbname = spec, dbname
+    def __init__(self, spec, dbname, timeout, options=None):
+        self.spec, self.dbname, self.options = spec, dbname, options or {}
         self.query = spec.get("query") or {}
         self.deadline = time.monotonic() + timeout
         self.where = "start"
@@ -165,8 +165,9 @@ class Case:
                      "output_mode => " + literal(query["output_mode"])]
         if query.get("trigger"):
             arguments.append("trigger => " + query["trigger"])
-        if query.get("options"):
-            arguments.append("options => " + literal(json.dumps(query["options"])) + "::jsonb")
+        options = {**self.options, **query.get("options", {})}
+        if options:
+            arguments.append("options => " + literal(json.dumps(options)) + "::jsonb")
         arguments.append("start => " + str(bool(query.get("start"))))
         self.exec("SELECT stream.create_query(%s)" % ", ".join(arguments))
 

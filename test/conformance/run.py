@@ -60,7 +60,7 @@ def run_one(number, spec, options):
     case = None
     try:
         create(dbname, options.template)
-        case = Case(spec, dbname, options.timeout)
+        case = Case(spec, dbname, options.timeout, options.query_options)
         case.run()
         return "passed", ""
     except (Failure, SqlError, ConnectionLost, TimeLimit) as e:
@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=30, help="seconds a case may take")
     parser.add_argument("--strict", action="store_true", help="a pending case that passes counts as failed")
+    parser.add_argument("--query-options", type=json.loads, default={}, metavar="JSON", help="options added to those of every query")
     parser.add_argument("--verbose", action="store_true", help="name every case")
     options = parser.parse_args()
 

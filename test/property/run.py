@@ -3,11 +3,12 @@
 
 Random rows, random batch boundaries, random restarts, random queries from a grammar. The seed is printed; --seed and --only repeat a case.
 
-  run.py [--count N] [--seed N] [--only CASE] [--dbname NAME] [--jobs N] [--verbose]
+  run.py [--count N] [--seed N] [--only CASE] [--dbname NAME] [--jobs N] [--query-options JSON] [--verbose]
 
 Connection by the usual PG* environment variables; a database of its own is made per job and dropped at the end.
 """
 import argparse
+import json
 import os
 import random
 import sys
@@ -37,7 +38,8 @@ def value_rows(rng, first_id, count, clock, disorder):
 
 
 class Case:
-    def __init__(self, seed, number, verbose):
+    def __init__(self, seed, number, verbose, options):
+        self.options = options
         self.rng = random.Random("%d/%d" % (seed, number))
         self.number, self.verbose = number, verbose
         self.query = grammar.generate(self.rng)
@@ -56,7 +58,7 @@ class Case:
                               "watermark_delay => '%s')" % (t, t, delay))
         self.sql(session, "CREATE TABLE dim (v int, label text); INSERT INTO dim SELECT g % 5, 'label ' || g FROM generate_series(0, 6) g")
         self.sql(session, "SELECT stream.create_query('q', $q$%s$q$, stream.to_table('out'), output_mode => '%s', options => '%s', start => false)"
-                 % (self.query.text(), self.query.mode, self.query.options))
+                 % (self.query.text(), self.query.mode, json.dumps({**json.loads(self.query.options), **self.options})))
 
     def feed(self, session, reconnect):
         rng, ids, clock = self.rng, {t: 1 for t in TABLES}, 1_700_000_000
@@ -125,6 +127,7 @@ def main():
     ap.add_argument("--only", type=int)
     ap.add_argument("--dbname", default="property")
     ap.add_argument("--jobs", type=int, default=2)
+    ap.add_argument("--query-options", type=json.loads, default={}, metavar="JSON", help="options added to those of every query")
     ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
     print("seed %d" % args.seed)
@@ -149,7 +152,7 @@ def main():
     def job(j):
         dbname, results = "%s_%d" % (args.dbname, j), []
         for number in numbers[j::jobs]:
-            case = Case(args.seed, number, args.verbose)
+            case = Case(args.seed, number, args.verbose, args.query_options)
             outcome = case.run(lambda: connect(dbname))
             results.append((number, case, outcome))
             drop_query(dbname)

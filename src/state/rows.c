@@ -1,0 +1,524 @@
+/*
+ * rows.c: state in place: entry ↔ row of stream.state_row_<query id>, by C table access.
+ * Rows are found through a btree on the bucket; expiry order is a second, partial btree. The indexes are kept here, by hand.
+ * Danger: resources belong to the whole transaction, not to the subtransaction (a handler's EXCEPTION block) in which a row happens to be read.
+ */
+#include "state/rows.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "state/changelog.h"
+#include "util/heap.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+enum
+{
+	COLUMN_BUCKET = 1,
+	COLUMN_BATCH,
+	COLUMN_EXPIRES,
+	COLUMN_STATE,
+	COLUMN_KEY,
+	COLUMN_VALUE,
+	COLUMNS = COLUMN_VALUE
+};
+
+/* Where one way of reading is. */
+typedef struct RowScan
+{
+	IndexScanDesc index;
+	TableScanDesc table;
+	TupleTableSlot *slot;
+	MemoryContext detoasted; /* parts of the row that lay out of line */
+} RowScan;
+
+struct StateRows
+{
+	MemoryContext context;
+	Relation table, bucket_index, expiry_index;
+	IndexInfo *bucket_info, *expiry_info;
+	Snapshot snapshot;
+	int number;
+	RowScan seek, expiry, scan, fetch;
+};
+
+/* ---- the table of a query ---- */
+
+static char *
+relation_name(int64 query_id)
+{
+	return psprintf("state_row_" INT64_FORMAT, query_id);
+}
+
+Oid
+rows_relation(int64 query_id)
+{
+	Oid schema = get_namespace_oid("stream", true);
+
+	return OidIsValid(schema) ? get_relname_relid(relation_name(query_id), schema) : InvalidOid;
+}
+
+/* The schema is the extension's, and so is this table: users may not touch it. */
+static void
+execute_as_superuser(const char *sql)
+{
+	Oid user;
+	int context, level = NewGUCNestLevel();
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	(void) set_config_option("default_tablespace", "", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("default_table_access_method", "heap", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0 || SPI_finish() != SPI_OK_FINISH)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not execute \"%s\"", sql)));
+	AtEOXact_GUC(false, level);
+	SetUserIdAndSecContext(user, context);
+}
+
+void
+rows_create(int64 query_id)
+{
+	char *name = relation_name(query_id);
+
+	execute_as_superuser(psprintf(
+		"CREATE TABLE stream.%s (bucket pg_catalog.int8 NOT NULL, batch_id pg_catalog.int8 NOT NULL, expires pg_catalog.timestamptz, "
+		"state pg_catalog.int2 NOT NULL, key pg_catalog.bytea NOT NULL, value pg_catalog.bytea NOT NULL) "
+		"WITH (fillfactor = 80, toast_tuple_target = 8160)",
+		name));
+	execute_as_superuser(psprintf("ALTER TABLE stream.%s ALTER COLUMN key SET STORAGE EXTERNAL, ALTER COLUMN value SET STORAGE EXTERNAL", name));
+	execute_as_superuser(psprintf("CREATE INDEX %s_bucket ON stream.%s (bucket)", name, name));
+	execute_as_superuser(psprintf("CREATE INDEX %s_expires ON stream.%s (state, expires) WHERE expires IS NOT NULL", name, name));
+	execute_as_superuser(psprintf("COMMENT ON TABLE stream.%s IS 'state of a streaming query, one row per entry'", name));
+}
+
+/* The numbers of a query's states. */
+static void
+numbers_delete(int64 query_id)
+{
+	Datum key = Int64GetDatum(query_id);
+	HeapScan *scan = heap_scan_begin("state_store", "state_store_pkey", 1, &key, false);
+	HeapTuple tuple;
+
+	while ((tuple = heap_scan_next(scan, NULL, NULL)) != NULL)
+		heap_delete_row("state_store", tuple);
+	heap_scan_end(scan);
+}
+
+void
+rows_drop(int64 query_id)
+{
+	ObjectAddress address;
+	Oid user;
+	int context;
+
+	numbers_delete(query_id);
+	ObjectAddressSet(address, RelationRelationId, rows_relation(query_id));
+	if (!OidIsValid(address.objectId))
+		return;
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	performDeletion(&address, DROP_RESTRICT, 0);
+	CommandCounterIncrement();
+	SetUserIdAndSecContext(user, context);
+}
+
+/* ---- numbers of states ---- */
+
+static void
+check_version(int64 query_id, int format, int major)
+{
+	if (format == STATE_FORMAT && major == PG_VERSION_NUM / 10000)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("saved state of the streaming query cannot be read by this version"),
+					errdetail("It was written by PostgreSQL %d in state format %d; this is PostgreSQL %d with state format %d.", major, format,
+							  PG_VERSION_NUM / 10000, STATE_FORMAT),
+					errhint("Forget the state with stream.reset_query() and process the source again.")));
+}
+
+int
+state_number(int64 query_id, int operator_id, const char *state_name)
+{
+	Datum keys[] = {Int64GetDatum(query_id), Int32GetDatum(operator_id), CStringGetTextDatum(state_name)};
+	HeapScan *scan = heap_scan_begin("state_store", "state_store_pkey", lengthof(keys), keys, false);
+	Datum v[6];
+	bool n[6];
+	int number = -1;
+
+	if (heap_scan_next(scan, v, n) != NULL)
+	{
+		check_version(query_id, DatumGetInt32(v[4]), DatumGetInt32(v[5]));
+		number = DatumGetInt32(v[3]);
+	}
+	heap_scan_end(scan);
+	return number;
+}
+
+int
+state_number_assign(int64 query_id, int operator_id, const char *state_name)
+{
+	Datum key = Int64GetDatum(query_id);
+	HeapScan *scan = heap_scan_begin("state_store", "state_store_pkey", 1, &key, false);
+	Datum v[6];
+	bool n[6];
+	int number = -1;
+
+	while (heap_scan_next(scan, v, n) != NULL)
+		number = Max(number, DatumGetInt32(v[3]));
+	heap_scan_end(scan);
+	if (++number > MAX_STATE_NUMBER)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("a streaming query cannot have more than %d states in place", MAX_STATE_NUMBER + 1),
+						errhint("Use the query option state_provider \"memory\".")));
+	v[0] = Int64GetDatum(query_id);
+	v[1] = Int32GetDatum(operator_id);
+	v[2] = CStringGetTextDatum(state_name);
+	v[3] = Int32GetDatum(number);
+	v[4] = Int32GetDatum(STATE_FORMAT);
+	v[5] = Int32GetDatum(PG_VERSION_NUM / 10000);
+	memset(n, 0, sizeof(n));
+	heap_insert_row("state_store", v, n);
+	return number;
+}
+
+/* ---- inside: memory that stays, resources of the whole transaction ---- */
+
+typedef struct Inside
+{
+	MemoryContext context;
+	ResourceOwner owner;
+} Inside;
+
+static inline Inside
+inside_enter(StateRows *rows)
+{
+	Inside caller = {MemoryContextSwitchTo(rows->context), CurrentResourceOwner};
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	return caller;
+}
+
+static inline void
+inside_leave(Inside caller)
+{
+	MemoryContextSwitchTo(caller.context);
+	CurrentResourceOwner = caller.owner;
+}
+
+static void
+scan_init(StateRows *rows, RowScan *scan)
+{
+	scan->slot = table_slot_create(rows->table, NULL);
+	scan->detoasted = AllocSetContextCreate(rows->context, "stream state row", ALLOCSET_SMALL_SIZES);
+}
+
+static void
+scan_end(RowScan *scan)
+{
+	ExecClearTuple(scan->slot);
+	if (scan->index)
+		index_endscan(scan->index);
+	if (scan->table)
+		table_endscan(scan->table);
+	scan->index = NULL;
+	scan->table = NULL;
+}
+
+StateRows *
+rows_open(int64 query_id, int number, Snapshot snapshot)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state rows", ALLOCSET_DEFAULT_SIZES);
+	StateRows *rows = MemoryContextAllocZero(context, sizeof(StateRows));
+	char *name = relation_name(query_id);
+	Inside caller;
+
+	rows->context = context;
+	rows->snapshot = snapshot;
+	rows->number = number;
+	caller = inside_enter(rows);
+	rows->table = heap_open(name, RowExclusiveLock);
+	rows->bucket_index = index_open(heap_relation_oid(psprintf("%s_bucket", name)), RowExclusiveLock);
+	rows->expiry_index = index_open(heap_relation_oid(psprintf("%s_expires", name)), RowExclusiveLock);
+	rows->bucket_info = BuildIndexInfo(rows->bucket_index);
+	rows->expiry_info = BuildIndexInfo(rows->expiry_index);
+	scan_init(rows, &rows->seek);
+	scan_init(rows, &rows->expiry);
+	scan_init(rows, &rows->scan);
+	scan_init(rows, &rows->fetch);
+	inside_leave(caller);
+	return rows;
+}
+
+void
+rows_set_number(StateRows *rows, int number)
+{
+	rows->number = number;
+}
+
+void
+rows_close(StateRows *rows)
+{
+	RowScan *scans[] = {&rows->seek, &rows->expiry, &rows->scan, &rows->fetch};
+	Inside caller = inside_enter(rows);
+
+	for (int i = 0; i < lengthof(scans); i++)
+	{
+		scan_end(scans[i]);
+		ExecDropSingleTupleTableSlot(scans[i]->slot);
+	}
+	index_close(rows->bucket_index, NoLock);
+	index_close(rows->expiry_index, NoLock);
+	table_close(rows->table, NoLock);
+	inside_leave(caller);
+	MemoryContextDelete(rows->context);
+}
+
+/* ---- reading ---- */
+
+static inline int64
+bucket(StateRows *rows, uint64 hash)
+{
+	return (int64) ((uint64) rows->number << BUCKET_BITS | hash);
+}
+
+static struct varlena *
+row_bytes(RowScan *scan, int column)
+{
+	struct varlena *bytes = (struct varlena *) DatumGetPointer(scan->slot->tts_values[column - 1]);
+	MemoryContext caller;
+
+	if (likely(!VARATT_IS_EXTENDED(bytes) || VARATT_IS_SHORT(bytes)))
+		return bytes;
+	caller = MemoryContextSwitchTo(scan->detoasted);
+	bytes = PG_DETOAST_DATUM_PACKED(PointerGetDatum(bytes));
+	MemoryContextSwitchTo(caller);
+	return bytes;
+}
+
+static void
+row_read(RowScan *scan, StateRow *row)
+{
+	TupleTableSlot *slot = scan->slot;
+	struct varlena *key, *value;
+
+	if (!scan->detoasted->isReset)
+		MemoryContextReset(scan->detoasted);
+	slot_getallattrs(slot);
+	key = row_bytes(scan, COLUMN_KEY);
+	value = row_bytes(scan, COLUMN_VALUE);
+	row->tid = slot->tts_tid;
+	row->hash = (uint64) DatumGetInt64(slot->tts_values[COLUMN_BUCKET - 1]) & BUCKET_MASK;
+	row->batch_id = DatumGetInt64(slot->tts_values[COLUMN_BATCH - 1]);
+	row->expires = slot->tts_isnull[COLUMN_EXPIRES - 1] ? DT_NOEND : DatumGetTimestampTz(slot->tts_values[COLUMN_EXPIRES - 1]);
+	row->key = VARDATA_ANY(key);
+	row->key_length = VARSIZE_ANY_EXHDR(key);
+	row->value = VARDATA_ANY(value);
+	row->value_length = VARSIZE_ANY_EXHDR(value);
+}
+
+static bool
+index_next(StateRows *rows, RowScan *scan, StateRow *row)
+{
+	Inside caller;
+	bool found;
+
+	if (scan->index == NULL)
+		return false;
+	caller = inside_enter(rows);
+	found = index_getnext_slot(scan->index, ForwardScanDirection, scan->slot);
+	if (found)
+		row_read(scan, row);
+	else
+		ExecClearTuple(scan->slot);
+	inside_leave(caller);
+	return found;
+}
+
+static void
+index_seek(StateRows *rows, RowScan *scan, Relation index, ScanKey keys)
+{
+	Inside caller = inside_enter(rows);
+
+	ExecClearTuple(scan->slot);
+	if (scan->index == NULL)
+		scan->index = index_beginscan(rows->table, index, rows->snapshot, 2, 0);
+	index_rescan(scan->index, keys, 2, NULL, 0);
+	inside_leave(caller);
+}
+
+void
+rows_seek(StateRows *rows, uint64 low_hash, uint64 high_hash)
+{
+	ScanKeyData keys[2];
+
+	if (rows->number < 0)
+		return;
+	ScanKeyInit(&keys[0], 1, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(bucket(rows, low_hash)));
+	ScanKeyInit(&keys[1], 1, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(bucket(rows, high_hash)));
+	index_seek(rows, &rows->seek, rows->bucket_index, keys);
+}
+
+bool
+rows_seek_next(StateRows *rows, StateRow *row)
+{
+	return index_next(rows, &rows->seek, row);
+}
+
+void
+rows_expiry_seek(StateRows *rows, TimestampTz from)
+{
+	ScanKeyData keys[2];
+
+	if (rows->number < 0)
+		return;
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(rows->number));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(from));
+	index_seek(rows, &rows->expiry, rows->expiry_index, keys);
+}
+
+bool
+rows_expiry_next(StateRows *rows, StateRow *row)
+{
+	return index_next(rows, &rows->expiry, row);
+}
+
+void
+rows_scan(StateRows *rows)
+{
+	Inside caller = inside_enter(rows);
+
+	scan_end(&rows->scan);
+	rows->scan.table = table_beginscan(rows->table, rows->snapshot, 0, NULL);
+	inside_leave(caller);
+}
+
+bool
+rows_scan_next(StateRows *rows, StateRow *row)
+{
+	RowScan *scan = &rows->scan;
+	Inside caller = inside_enter(rows);
+	bool found = false;
+
+	while (!found && scan->table)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!table_scan_getnextslot(scan->table, ForwardScanDirection, scan->slot))
+			scan_end(scan);
+		else
+		{
+			slot_getsomeattrs(scan->slot, COLUMN_STATE);
+			found = DatumGetInt16(scan->slot->tts_values[COLUMN_STATE - 1]) == rows->number;
+		}
+	}
+	if (found)
+		row_read(scan, row);
+	inside_leave(caller);
+	return found;
+}
+
+bool
+rows_fetch(StateRows *rows, ItemPointer tid, StateRow *row)
+{
+	Inside caller = inside_enter(rows);
+	bool found = table_tuple_fetch_row_version(rows->table, tid, rows->snapshot, rows->fetch.slot);
+
+	if (found)
+		row_read(&rows->fetch, row);
+	inside_leave(caller);
+	return found;
+}
+
+/* ---- writing ---- */
+
+static HeapTuple
+row_form(StateRows *rows, const StateRow *row)
+{
+	Datum values[COLUMNS];
+	bool nulls[COLUMNS] = {false};
+	struct varlena *key = palloc(VARHDRSZ + row->key_length);
+	struct varlena *value = palloc(VARHDRSZ + row->value_length);
+	HeapTuple tuple;
+
+	SET_VARSIZE(key, VARHDRSZ + row->key_length);
+	memcpy(VARDATA(key), row->key, row->key_length);
+	SET_VARSIZE(value, VARHDRSZ + row->value_length);
+	memcpy(VARDATA(value), row->value, row->value_length);
+	values[COLUMN_BUCKET - 1] = Int64GetDatum(bucket(rows, row->hash));
+	values[COLUMN_BATCH - 1] = Int64GetDatum(row->batch_id);
+	values[COLUMN_EXPIRES - 1] = TimestampTzGetDatum(row->expires);
+	nulls[COLUMN_EXPIRES - 1] = row->expires == DT_NOEND;
+	values[COLUMN_STATE - 1] = Int16GetDatum(rows->number);
+	values[COLUMN_KEY - 1] = PointerGetDatum(key);
+	values[COLUMN_VALUE - 1] = PointerGetDatum(value);
+	tuple = heap_form_tuple(RelationGetDescr(rows->table), values, nulls);
+	pfree(key);
+	pfree(value);
+	return tuple;
+}
+
+static void
+row_index(StateRows *rows, StateRow *row, bool update, bool same_expiry)
+{
+	Datum values[2] = {Int64GetDatum(bucket(rows, row->hash))};
+	bool nulls[2] = {false, false};
+	ItemPointer tid = &row->tid;
+
+	index_insert(rows->bucket_index, values, nulls, tid, rows->table, UNIQUE_CHECK_NO, update, rows->bucket_info);
+	if (row->expires == DT_NOEND)
+		return;
+	values[0] = Int16GetDatum(rows->number);
+	values[1] = TimestampTzGetDatum(row->expires);
+	index_insert(rows->expiry_index, values, nulls, tid, rows->table, UNIQUE_CHECK_NO, update && same_expiry, rows->expiry_info);
+}
+
+void
+rows_insert(StateRows *rows, StateRow *row)
+{
+	Inside caller = inside_enter(rows);
+	HeapTuple tuple = row_form(rows, row);
+
+	simple_heap_insert(rows->table, tuple);
+	row->tid = tuple->t_self;
+	row_index(rows, row, false, false);
+	heap_freetuple(tuple);
+	inside_leave(caller);
+}
+
+void
+rows_update(StateRows *rows, StateRow *row, bool same_expiry)
+{
+	Inside caller = inside_enter(rows);
+	HeapTuple tuple = row_form(rows, row);
+
+	simple_heap_update(rows->table, &row->tid, tuple);
+	row->tid = tuple->t_self;
+	if (!HeapTupleIsHeapOnly(tuple))
+		row_index(rows, row, true, same_expiry);
+	heap_freetuple(tuple);
+	inside_leave(caller);
+}
+
+void
+rows_delete(StateRows *rows, ItemPointer tid)
+{
+	Inside caller = inside_enter(rows);
+
+	simple_heap_delete(rows->table, tid);
+	inside_leave(caller);
+}
