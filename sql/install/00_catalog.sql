@@ -88,6 +88,27 @@ CREATE TABLE stream.progress_entry (
 );
 COMMENT ON TABLE stream.progress_entry IS 'how each batch went, in the shape of Spark''s StreamingQueryProgress';
 
+CREATE TABLE stream.epoch_entry (
+    query_id       bigint NOT NULL,
+    batch_id       bigint NOT NULL,
+    flush          bigint NOT NULL,
+    starts         jsonb,
+    offsets        jsonb NOT NULL,
+    opened_at      timestamptz NOT NULL,
+    flushed_at     timestamptz NOT NULL,
+    conf           jsonb NOT NULL,
+    next_watermark timestamptz,
+    watermarks     jsonb NOT NULL,
+    rows_late      bigint NOT NULL,
+    rows_bad       bigint NOT NULL,
+    totals         float8[] NOT NULL,
+    CONSTRAINT epoch_entry_pkey PRIMARY KEY (query_id, batch_id, flush)
+);
+COMMENT ON TABLE stream.epoch_entry IS
+    'real_time and continuous: how far the open epoch has come, a row per flush, in the flush''s own transaction; gone when the epoch commits';
+COMMENT ON COLUMN stream.epoch_entry.starts IS 'where the epoch began; in the row of its first flush only';
+COMMENT ON COLUMN stream.epoch_entry.totals IS 'counters for the epoch''s progress';
+
 CREATE SEQUENCE stream.dead_letter_id_seq;
 COMMENT ON SEQUENCE stream.dead_letter_id_seq IS 'ids of dead letters';
 
@@ -149,6 +170,7 @@ SELECT pg_catalog.pg_extension_config_dump('stream.query', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.offset_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.commit_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.progress_entry', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.epoch_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.seen_file', '');

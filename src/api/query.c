@@ -56,15 +56,6 @@ query_argument_stopped(FunctionCallInfo fcinfo, int argno)
 }
 
 static void
-trigger_check(const TriggerDef *trigger)
-{
-	if (trigger->kind == TRIGGER_CONTINUOUS || trigger->kind == TRIGGER_REAL_TIME)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("trigger %s is not supported yet", trigger->kind == TRIGGER_CONTINUOUS ? "continuous" : "real_time (real-time mode)"),
-						errhint("Use stream.processing_time('0 seconds'): batches start as soon as data arrives.")));
-}
-
-static void
 options_check(StreamQuery *query)
 {
 	QueryOptions *o = &query->options;
@@ -82,6 +73,7 @@ query_check(StreamQuery *query, Query *tree)
 	Sink *sink;
 	ListCell *lc;
 
+	query_check_trigger(query, plan, def);
 	sink_check_shape(def, &plan->shape);
 	def->ops->create(def, &plan->shape);
 	query->sink = sink_def_to_datum(def);
@@ -152,7 +144,6 @@ stream_create_query(PG_FUNCTION_ARGS)
 	worker_check_owner(query);
 
 	tree = query_text_analyze(query->text);
-	trigger_check(&query->trigger);
 	options_check(query);
 	query->id = query_next_id();
 	query_view_create(query, tree);
@@ -172,9 +163,10 @@ void
 query_check_compatible(StreamQuery *query, StreamPlan *plan)
 {
 	CommitEntry commit;
+	EpochEntry epoch;
 	char *difference;
 
-	if (!commit_log_last(query->id, &commit))
+	if (!commit_log_last(query->id, &commit) && !epoch_log_last(query->id, &epoch))
 		return;
 	difference = plan_signature_difference(query->signature, plan->signature);
 	if (difference)
@@ -251,7 +243,6 @@ stream_alter_query(PG_FUNCTION_ARGS)
 		query->options_json = options_merge(query->options_json, PG_GETARG_JSONB_P(4));
 		query_options_parse(query->options_json, &query->options, query->name);
 	}
-	trigger_check(&query->trigger);
 	options_check(query);
 	plan = query_check(query, tree);
 	query->signature = saved_signature;

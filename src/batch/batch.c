@@ -44,16 +44,15 @@ batch_log(QueryRuntime *rt, BatchDurations *durations)
 
 /* ---- commit ---- */
 
-/* State and commits/N into the batch's transaction. */
-static void
-batch_record(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
+void
+batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitEntry *commit)
 {
 	ListCell *lc;
 
 	memset(commit, 0, sizeof(*commit));
 	commit->batch_id = run->info.batch_id;
-	commit->rows_late = rt->last_commit.rows_late;
-	commit->rows_bad = rt->last_commit.rows_bad;
+	commit->rows_late = before->rows_late;
+	commit->rows_bad = before->rows_bad;
 	foreach (lc, rt->operators)
 	{
 		Operator *op = lfirst(lc);
@@ -64,23 +63,29 @@ batch_record(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
 	foreach (lc, run->sources)
 		commit->rows_bad += ((SourceBatch *) lfirst(lc))->rows_bad;
 	commit->rows_bad += rt->sink->rows_bad;
-	watermark_advance(&rt->query->options, run->sources, jsonb_get_object(run->offsets.conf, "behind"), &rt->last_commit,
-					  run->info.batch_time, commit);
+	watermark_advance(&rt->query->options, run->sources, jsonb_get_object(run->offsets.conf, "behind"), before, run->info.batch_time,
+					  commit);
+}
+
+/* State and commits/N into the batch's transaction. */
+static void
+batch_record(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
+{
+	batch_settle(rt, run, &rt->last_commit, commit);
 	commit_log_add(rt->query->id, commit);
 	progress_add(rt->query->id, run->info.batch_id, progress_build(rt, run));
 }
 
-/* The batch is done: what it was told and left behind is where the next one starts. Still before the commit, undone by runtime_forget. */
-static void
-runtime_advance(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
+void
+batch_advance(QueryRuntime *rt, const OffsetEntry *offsets, const CommitEntry *commit)
 {
 	MemoryContext fresh = AllocSetContextCreate(rt->context, "stream_ext logs", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(fresh);
 
-	offset_entry_copy(&rt->last_offsets, &run->offsets);
+	offset_entry_copy(&rt->last_offsets, offsets);
 	commit_entry_copy(&rt->last_commit, commit);
-	rt->last_batch = run->info.batch_id;
-	rt->last_batch_at = run->info.batch_time;
+	rt->last_batch = commit->batch_id;
+	rt->last_batch_at = offsets->batch_time;
 	rt->pending = false;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(rt->log_context);
@@ -108,7 +113,7 @@ next_may_ride(QueryRuntime *rt)
 	return false;
 }
 
-static void
+void
 batch_finished(QueryRuntime *rt, BatchRun *run)
 {
 	ListCell *lc;
@@ -138,10 +143,9 @@ range_hash(const OffsetEntry *offsets)
 	return hash_bytes_extended((unsigned char *) offsets->offsets, VARSIZE(offsets->offsets), starts);
 }
 
-static void
+void
 batch_run_begin(QueryRuntime *rt, BatchRun *run)
 {
-	run->offsets = rt->pending_offsets;
 	run->info.query_id = rt->query->id;
 	run->info.query_name = rt->query->name;
 	run->info.incarnation = rt->query->incarnation;
@@ -152,6 +156,7 @@ batch_run_begin(QueryRuntime *rt, BatchRun *run)
 	run->info.evict_watermark = run->offsets.watermark;
 	run->info.output_mode = rt->query->output_mode;
 	run->info.late_to_dead_letter = strcmp(rt->query->options.late_rows, "dead_letter") == 0;
+	run->info.row_by_row = rt->query->trigger.kind == TRIGGER_REAL_TIME;
 }
 
 static void
@@ -161,8 +166,8 @@ synchronous_commit_set(const char *value)
 }
 
 /* Effects outside this database must not outlive the log that explains them, whatever the owner's settings say. */
-static void
-commit_durably(QueryRuntime *rt)
+void
+batch_commit(QueryRuntime *rt)
 {
 	if (!rt->sink->ops->in_database && synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
 		synchronous_commit_set("local");
@@ -183,6 +188,7 @@ batch_run(QueryRuntime *rt)
 	BatchRun run;
 	CommitEntry commit;
 	MemoryContext old;
+	bool closed = false;
 
 	memset(&run, 0, sizeof(run));
 	MemoryContextReset(rt->batch_context);
@@ -194,19 +200,26 @@ batch_run(QueryRuntime *rt)
 	runtime_prepare(rt);
 	sink_start_once(rt);
 	run.durations.query_planning = clock_monotonic_us() - run.durations.started;
+	if (!rt->pending && epoch_is_wanted(rt))
+		return epoch_run(rt, &run);
 	if (!rt->pending)
 	{
 		int64 start;
 
+		if (rt->epoch_open)
+		{
+			epoch_close(rt); /* left behind by a worker, under another trigger */
+			closed = true;
+		}
 		if (!batch_log(rt, &run.durations))
 		{
 			runtime_commit(rt);
-			return false;
+			return closed;
 		}
 		if (rt->sink->ops->in_database)
 			synchronous_commit_set("off");
 		start = clock_monotonic_us();
-		commit_durably(rt);
+		batch_commit(rt);
 		rt->pending = true;
 		run.durations.wal_commit = clock_monotonic_us() - start;
 		FAILPOINT("logged");
@@ -217,19 +230,34 @@ batch_run(QueryRuntime *rt)
 	}
 
 	old = MemoryContextSwitchTo(rt->batch_context);
+	run.offsets = rt->pending_offsets;
 	batch_run_begin(rt, &run);
 	batch_execute(rt, &run);
 	batch_record(rt, &run, &commit);
-	runtime_advance(rt, &run, &commit);
+	batch_advance(rt, &run.offsets, &commit);
 	if (next_may_ride(rt))
 		rt->pending = batch_log(rt, &run.durations);
 	MemoryContextSwitchTo(old);
-	commit_durably(rt);
+	batch_commit(rt);
 	FAILPOINT("committed");
 	batch_finished(rt, &run);
 	return true;
 }
 
+
+void
+batch_leave(QueryRuntime *rt)
+{
+	if (!rt->epoch_open)
+		return;
+	MemoryContextReset(rt->batch_context);
+	runtime_begin(rt);
+	runtime_read_logs(rt);
+	runtime_prepare(rt);
+	if (rt->epoch_open)
+		epoch_close(rt);
+	runtime_commit(rt);
+}
 
 void
 batch_housekeeping(QueryRuntime *rt)
@@ -239,6 +267,8 @@ batch_housekeeping(QueryRuntime *rt)
 	bool fold = false;
 	ListCell *lc;
 
+	if (rt->epoch_open)
+		return;
 	foreach (lc, rt->operators)
 	{
 		Operator *op = lfirst(lc);

@@ -5,6 +5,7 @@
 #define STREAM_BATCH_BATCH_H
 
 #include "postgres.h"
+#include "metadata/epoch_log.h"
 #include "metadata/log.h"
 #include "metadata/query.h"
 #include "plan/plan.h"
@@ -33,6 +34,10 @@ typedef struct QueryRuntime
 	bool pending;				  /* an offset entry beyond last_batch exists: run it first */
 	OffsetEntry pending_offsets;
 	MemoryContext log_context;	  /* of the above */
+	bool epoch_open;			  /* low-latency triggers: batch last_batch + 1 has begun, in flushes; see epoch.c */
+	EpochEntry epoch;			  /* where its last flush left it */
+	MemoryContext epoch_context;  /* of that */
+	bool log_first;				  /* in: a flush has failed: log the range before it is tried again, so that it can be skipped */
 	MemoryContext batch_context;  /* reset per batch */
 	/* available_now and process_all_available: fixed ends per source; NULL list: none */
 	List *ceilings;				  /* Position, as readers */
@@ -60,10 +65,13 @@ extern void runtime_fix_ends(QueryRuntime *rt);
  */
 extern bool batch_run(QueryRuntime *rt);
 
+/* Ends an epoch that is open, with what it has done so far: nobody may want to wait for its end. Own transaction. */
+extern void batch_leave(QueryRuntime *rt);
+
 /* Is anything due without new data: a pending batch, or a no-data batch? Cheap, no transaction. */
 extern bool batch_is_due(QueryRuntime *rt);
 
-/* When batch_is_due turns true by time alone (timers, TTL, idle_timeout): the worker sleeps until then. DT_NOEND: only data can. */
+/* When batch_is_due turns true by time alone (timers, TTL, idle_timeout, the end of an epoch): the worker sleeps until then. DT_NOEND: only data can. */
 extern TimestampTz batch_next_due(QueryRuntime *rt);
 
 /* After batch_run: fold state and purge logs when it is worth while; own transactions. */

@@ -153,8 +153,8 @@ stages_run(QueryRuntime *rt, BatchRun *run)
 		tuplestore_end(outputs[i]);
 }
 
-static List *
-source_batches(QueryRuntime *rt, BatchRun *run)
+List *
+batch_sources(QueryRuntime *rt, BatchRun *run)
 {
 	List *batches = NIL;
 	int64 skew = rt->query->options.max_event_time_skew;
@@ -203,7 +203,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	int64 start = clock_monotonic_us();
 
 	running_sources_register();
-	run->sources = source_batches(rt, run);
+	run->sources = batch_sources(rt, run);
 	source_set_running(run->sources);
 	rt->sink->batch = &run->info;
 	rt->sink->rows = rt->sink->rows_bad = 0;

@@ -17,6 +17,32 @@ position_get(Jsonb *positions, const char *source)
 	return jsonb_get_object(positions, source);
 }
 
+/* Where the next batch starts: behind the last one, or the last flush of an open epoch. */
+static Jsonb *
+reached(QueryRuntime *rt)
+{
+	return rt->epoch_open ? rt->epoch.offsets : rt->last_offsets.offsets;
+}
+
+static bool
+nothing_ran(QueryRuntime *rt)
+{
+	return rt->last_batch < 0 && !rt->epoch_open;
+}
+
+/* The watermark at which state has been evicted: what it closed is late from then on, in later flushes of the same epoch as well. */
+static TimestampTz
+evicted_at(QueryRuntime *rt)
+{
+	return rt->epoch_open ? rt->last_commit.next_watermark : rt->last_offsets.watermark;
+}
+
+static TimestampTz
+last_time(QueryRuntime *rt)
+{
+	return rt->epoch_open ? rt->epoch.flushed_at : rt->last_offsets.batch_time;
+}
+
 /* When timers or expired state ask for a batch by the clock. */
 static TimestampTz
 operators_next_due(QueryRuntime *rt)
@@ -24,7 +50,7 @@ operators_next_due(QueryRuntime *rt)
 	TimestampTz due = DT_NOEND;
 	ListCell *lc;
 
-	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
+	if (!rt->query->options.no_data_batches || nothing_ran(rt))
 		return DT_NOEND;
 	foreach (lc, rt->operators)
 	{
@@ -41,7 +67,7 @@ no_data_batch_due(QueryRuntime *rt)
 {
 	ListCell *lc;
 
-	if (!rt->query->options.no_data_batches || rt->last_batch < 0)
+	if (!rt->query->options.no_data_batches || nothing_ran(rt))
 		return false;
 	if (operators_next_due(rt) <= clock_now())
 		return true;
@@ -49,7 +75,7 @@ no_data_batch_due(QueryRuntime *rt)
 	{
 		Operator *op = lfirst(lc);
 
-		if (op->ops->wants_batch(op, rt->last_offsets.watermark, rt->last_commit.next_watermark))
+		if (op->ops->wants_batch(op, evicted_at(rt), rt->last_commit.next_watermark))
 			return true;
 	}
 	return false;
@@ -62,10 +88,10 @@ rows_are_too_few(QueryRuntime *rt, int64 waiting)
 	QueryOptions *o = &rt->query->options;
 
 	rt->due_at = 0;
-	if (o->min_rows_per_batch == 0 || rt->last_batch < 0 || rt->ignore_limits || rt->ceilings != NIL || waiting < 0 || waiting == 0 ||
+	if (o->min_rows_per_batch == 0 || nothing_ran(rt) || rt->ignore_limits || rt->ceilings != NIL || waiting < 0 || waiting == 0 ||
 		waiting >= o->min_rows_per_batch)
 		return false;
-	rt->due_at = rt->last_offsets.batch_time + o->max_trigger_delay;
+	rt->due_at = last_time(rt) + o->max_trigger_delay;
 	return clock_now() < rt->due_at;
 }
 
@@ -116,7 +142,7 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 		Position *ceiling = rt->ceilings ? list_nth(rt->ceilings, i) : NULL;
 		SourceAdvance advance;
 
-		ranges[i].from = position_get(rt->last_offsets.offsets, reader->def->name);
+		ranges[i].from = position_get(reached(rt), reader->def->name);
 		if (ranges[i].from == NULL)
 			ranges[i].from = start_position(rt, reader);
 		advance = reader->ops->advance(reader, ranges[i].from, ceiling, &limit);
@@ -175,8 +201,8 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	entry->starts = json_result(&starts);
 	entry->offsets = json_result(&ends);
 	entry->watermark = rt->last_commit.next_watermark;
-	entry->late_watermark = rt->last_offsets.watermark;
-	entry->batch_time = Max(clock_now(), rt->last_offsets.batch_time); /* the clock may step back; a query's time does not */
+	entry->late_watermark = evicted_at(rt);
+	entry->batch_time = Max(clock_now(), last_time(rt)); /* the clock may step back; a query's time does not */
 	entry->conf = json_result(&conf);
 	return true;
 }
@@ -190,5 +216,5 @@ batch_is_due(QueryRuntime *rt)
 TimestampTz
 batch_next_due(QueryRuntime *rt)
 {
-	return Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, operators_next_due(rt));
+	return Min(Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, operators_next_due(rt)), epoch_end(rt));
 }

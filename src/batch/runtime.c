@@ -41,10 +41,27 @@ runtime_commit(QueryRuntime *rt)
 
 static void operators_drop(QueryRuntime *rt);
 
+int64
+runtime_state_batch(QueryRuntime *rt)
+{
+	return rt->epoch_open ? rt->epoch.batch_id : rt->last_batch;
+}
+
+static void
+epoch_read(QueryRuntime *rt)
+{
+	MemoryContext old;
+
+	MemoryContextReset(rt->epoch_context);
+	old = MemoryContextSwitchTo(rt->epoch_context);
+	rt->epoch_open = epoch_log_last(rt->query->id, &rt->epoch);
+	MemoryContextSwitchTo(old);
+}
+
 void
 runtime_read_logs(QueryRuntime *rt)
 {
-	int64 known = rt->last_batch;
+	int64 known = runtime_state_batch(rt), known_flush = rt->epoch_open ? rt->epoch.flush : -1;
 	MemoryContext old;
 
 	if (rt->logs_known && rt->session_lock)
@@ -69,7 +86,8 @@ runtime_read_logs(QueryRuntime *rt)
 	rt->pending = offset_log_get(rt->query->id, rt->last_batch + 1, &rt->pending_offsets);
 	rt->logs_known = true;
 	MemoryContextSwitchTo(old);
-	if (rt->last_batch != known) /* somebody else ran batches in between */
+	epoch_read(rt);
+	if (runtime_state_batch(rt) != known || (rt->epoch_open ? rt->epoch.flush : -1) != known_flush) /* somebody else ran batches in between */
 		operators_drop(rt);
 }
 
@@ -171,7 +189,7 @@ operators_open(QueryRuntime *rt)
 	foreach (lc, rt->plan->operators)
 	{
 		OperatorSpec *spec = lfirst(lc);
-		Operator *op = spec->ops->open(spec, rt->query->id, provider, rt->last_batch);
+		Operator *op = spec->ops->open(spec, rt->query->id, provider, runtime_state_batch(rt));
 
 		rt->operators = lappend(rt->operators, op);
 	}
@@ -185,7 +203,7 @@ signature_check(QueryRuntime *rt)
 {
 	char *difference = plan_signature_difference(rt->query->signature, rt->plan->signature);
 
-	if (rt->last_batch >= 0 && difference)
+	if (runtime_state_batch(rt) >= 0 && difference)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("saved state of streaming query \"%s\" does not fit its plan any more", rt->query->name),
 						errdetail("%s.", difference),
@@ -241,6 +259,7 @@ runtime_open(StreamQuery *query, bool session_lock)
 
 	rt->context = context;
 	rt->log_context = AllocSetContextCreate(context, "stream_ext logs", ALLOCSET_DEFAULT_SIZES);
+	rt->epoch_context = AllocSetContextCreate(context, "stream_ext epoch", ALLOCSET_DEFAULT_SIZES);
 	rt->batch_context = AllocSetContextCreate(context, "stream_ext batch", ALLOCSET_DEFAULT_SIZES);
 	rt->operator_context = AllocSetContextCreate(context, "stream_ext operators", ALLOCSET_DEFAULT_SIZES);
 	rt->query = query_load_by_id(query->id, false);

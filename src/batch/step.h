@@ -13,7 +13,33 @@ extern Position *position_get(Jsonb *positions, const char *source);
 
 /* ---- execute.c ---- */
 
+/* SourceBatch per reader for the ranges of run->offsets. */
+extern List *batch_sources(QueryRuntime *rt, BatchRun *run);
+
 /* Runs run->offsets' ranges into the sink; run->info is filled. Inside the batch's transaction. */
 extern void batch_execute(QueryRuntime *rt, BatchRun *run);
+
+/* ---- batch.c ---- */
+
+/* run->info from run->offsets. */
+extern void batch_run_begin(QueryRuntime *rt, BatchRun *run);
+/* State into the batch's transaction, and what the commit entry says after it; before: the entry to go on from. */
+extern void batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitEntry *after);
+/* A batch is done: what it was told and left behind is where the next one starts. Still before the commit, undone by runtime_forget. */
+extern void batch_advance(QueryRuntime *rt, const OffsetEntry *offsets, const CommitEntry *commit);
+/* Commits the transaction, durably where what it explains cannot be undone. */
+extern void batch_commit(QueryRuntime *rt);
+/* After the commit. */
+extern void batch_finished(QueryRuntime *rt, BatchRun *run);
+
+/* ---- epoch.c ---- */
+
+/* Does this query run in epochs here? A low-latency trigger, in a worker. */
+extern bool epoch_is_wanted(QueryRuntime *rt);
+/* One trigger of such a query, inside a transaction that it commits: a flush, the end of the epoch, both; false: nothing to do. */
+extern bool epoch_run(QueryRuntime *rt, BatchRun *run);
+/* offsets/N and commits/N for the open epoch, in the present transaction. */
+extern void epoch_close(QueryRuntime *rt);
+extern TimestampTz epoch_end(QueryRuntime *rt); /* DT_NOEND: none is open */
 
 #endif

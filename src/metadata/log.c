@@ -5,9 +5,11 @@
 #include "metadata/log.h"
 
 #include "access/htup_details.h"
+#include "metadata/epoch_log.h"
 #include "metadata/memory_row.h"
 #include "util/clock.h"
 #include "util/heap.h"
+#include "util/json_build.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
@@ -32,12 +34,6 @@ static TimestampTz
 watermark_value(Datum value, bool isnull)
 {
 	return isnull ? DT_NOBEGIN : DatumGetTimestampTz(value);
-}
-
-static Jsonb *
-json_copy(Jsonb *json)
-{
-	return json ? (Jsonb *) memcpy(palloc(VARSIZE(json)), json, VARSIZE(json)) : NULL;
 }
 
 void
@@ -196,6 +192,7 @@ void
 logs_truncate(int64 query_id)
 {
 	logs_delete(query_id, 0, PG_INT64_MAX, false);
+	epoch_log_delete(query_id);
 	memory_rows_delete(query_id, 0);
 }
 
@@ -204,6 +201,7 @@ commits_truncate_after(int64 query_id, int64 batch_id)
 {
 	entries_delete("commit_entry", "commit_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
 	entries_delete("progress_entry", "progress_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
+	epoch_log_delete(query_id);
 	memory_rows_delete(query_id, batch_id + 1);
 }
 

@@ -113,7 +113,7 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 static void
 handle_rows(Transform *op)
 {
-	int max_rows = INT_MAX;
+	int max_rows = op->base.batch->row_by_row ? 1 : INT_MAX; /* low latency: nobody may rely on which rows come together, so none do */
 
 	transform_rows_end(op);
 	for (KeyRecord *record = op->first_waiting; record; record = record->next)

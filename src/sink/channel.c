@@ -65,6 +65,7 @@ const SinkOps channel_sink = {
 	.kind = "channel",
 	.needs_target = true,
 	.in_database = true,
+	.in_pieces = sink_always_in_pieces,
 	.create = to_channel_create,
 	.open = to_channel_open,
 	.receive = to_channel_receive,

@@ -123,6 +123,7 @@ const SinkOps each_sink = {
 	.kind = "each",
 	.needs_target = true,
 	.in_database = false, /* nobody knows what it does: the offsets must be durable before */
+	.in_pieces = sink_always_in_pieces,
 	.create = to_each_create,
 	.open = to_each_open,
 	.begin = to_each_begin,

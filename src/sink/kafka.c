@@ -213,6 +213,13 @@ to_kafka_finish(Sink *base)
 		kafka_producer_commit(sink->producer, base->batch);
 }
 
+/* A Kafka transaction is a batch, marked as done with its number. */
+static bool
+to_kafka_in_pieces(SinkDef *def)
+{
+	return !options_read(def)->transactional;
+}
+
 static void
 to_kafka_rewind(SinkDef *def, OutputMode mode, int64 batch_id)
 {
@@ -231,6 +238,7 @@ const SinkOps kafka_sink = {
 	.kind = "kafka",
 	.needs_target = true,
 	.in_database = false,
+	.in_pieces = to_kafka_in_pieces,
 	.create = to_kafka_create,
 	.open = to_kafka_open,
 	.begin = to_kafka_begin,

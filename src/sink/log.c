@@ -54,6 +54,7 @@ to_log_describe(SinkDef *def)
 const SinkOps log_sink = {
 	.kind = "log",
 	.in_database = false,
+	.in_pieces = sink_always_in_pieces,
 	.create = to_log_create,
 	.open = to_log_open,
 	.receive = to_log_receive,

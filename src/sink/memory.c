@@ -51,7 +51,7 @@ to_memory_receive(Sink *base, TupleTableSlot *slot)
 	MemoryContext old = MemoryContextSwitchTo(sink->row->context);
 	Datum row = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
 
-	memory_row_add(base->batch->query_id, base->batch->batch_id, base->rows++, DatumGetJsonbP(row));
+	memory_row_add(base->batch->query_id, base->batch->batch_id, base->batch->rows_before + base->rows++, DatumGetJsonbP(row));
 	MemoryContextSwitchTo(old);
 }
 
@@ -64,6 +64,7 @@ to_memory_describe(SinkDef *def)
 const SinkOps memory_sink = {
 	.kind = "memory",
 	.in_database = true,
+	.in_pieces = sink_always_in_pieces,
 	.create = to_memory_create,
 	.open = to_memory_open,
 	.begin = to_memory_begin,

@@ -81,6 +81,12 @@ sink_def_to_datum(SinkDef *def)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
+bool
+sink_always_in_pieces(SinkDef *def)
+{
+	return true;
+}
+
 void
 sink_check_shape(SinkDef *def, SinkShape *shape)
 {

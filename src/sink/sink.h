@@ -55,6 +55,8 @@ struct SinkOps
 	const char *kind; /* 'table' */
 	bool needs_target; /* the target must not be NULL */
 	bool in_database; /* output and commit entry are one transaction: the offsets' commit may be asynchronous */
+	/* May several transactions bring the rows of one batch id, a part each? Low-latency triggers need it. NULL: no. */
+	bool (*in_pieces)(SinkDef *def);
 	/*
 	 * At create and alter: options, privileges, makes what is missing (as the current user). ereport on trouble.
 	 * Completes def->target (schema-qualified name); keep sink_def_to_datum(def) from then on.
@@ -80,6 +82,7 @@ struct SinkOps
 } ;
 
 extern const SinkOps *sink_lookup(const char *kind);
+extern bool sink_always_in_pieces(SinkDef *def); /* for sinks that see single rows only */
 extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
 extern void sink_check_shape(SinkDef *def, SinkShape *shape); /* 0A000 where rows must leave the target and cannot */
 extern SinkDef *sink_def_load(StreamQuery *query); /* from the query's value of type stream.sink; NULL fields are 22004 */

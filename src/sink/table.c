@@ -324,6 +324,7 @@ const SinkOps table_sink = {
 	.kind = "table",
 	.needs_target = true,
 	.in_database = true,
+	.in_pieces = sink_always_in_pieces,
 	.create = to_table_create,
 	.open = to_table_open,
 	.wrap = to_table_wrap,

@@ -602,11 +602,11 @@ memory_flush(StateStore *base, int64 batch_id)
 	if (store->ndirty == 0)
 		return;
 	if (store->flushed_batch != batch_id)
-		store->next_chunk = 0;
+		store->next_chunk = store->last_bytes = 0;
 	writer = chunk_writer_begin(STATE_CHANGE, &store->id, batch_id, store->next_chunk);
 	for (int64 i = 0; i < store->ndirty; i++)
 		flush_entry(store, store->dirty[i], writer);
-	store->last_bytes = -store->changed_bytes;
+	store->last_bytes -= store->changed_bytes;
 	store->next_chunk = chunk_writer_end(writer, false, &store->changed_bytes);
 	store->last_bytes += store->changed_bytes;
 	store->flushed_batch = batch_id;

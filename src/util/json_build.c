@@ -143,3 +143,9 @@ json_result(JsonBuild *b)
 {
 	return JsonbValueToJsonb(b->result);
 }
+
+Jsonb *
+json_copy(Jsonb *json)
+{
+	return json ? (Jsonb *) memcpy(palloc(VARSIZE(json)), json, VARSIZE(json)) : NULL;
+}

@@ -24,5 +24,6 @@ extern void json_add_bool(JsonBuild *b, const char *key, bool value);
 extern void json_add_time(JsonBuild *b, const char *key, TimestampTz value); /* ISO 8601 in UTC, milliseconds; -infinity: null */
 extern void json_add_json(JsonBuild *b, const char *key, Jsonb *value);		 /* NULL: JSON null */
 extern Jsonb *json_result(JsonBuild *b);
+extern Jsonb *json_copy(Jsonb *json);											/* NULL stays NULL */
 
 #endif

@@ -44,8 +44,10 @@ typedef struct Worker
 	char *name;
 	int64 max_retries;
 	int64 last_batch;		   /* -1: none yet */
+	int64 left_behind;		   /* the batch an earlier process had logged and not finished; -1: none */
 	StreamQuery *query;		   /* NULL: to be loaded and opened */
 	QueryRuntime *rt;		   /* NULL: to be opened */
+	bool first;				   /* not opened yet */
 	bool announced;			   /* the row says running */
 	bool locked;			   /* the session holds the query's lock; an abort lets go of it */
 	bool news;				   /* something may be there to be read */
@@ -125,7 +127,8 @@ worker_setup(Datum arg)
 	setting_force("default_transaction_deferrable", "off");
 	self.name = "?";
 	self.max_retries = DEFAULT_MAX_RETRIES;
-	self.last_batch = -1;
+	self.last_batch = self.left_behind = -1;
+	self.first = true;
 	self.context = AllocSetContextCreate(TopMemoryContext, "stream worker", ALLOCSET_DEFAULT_SIZES);
 	self.step_context = AllocSetContextCreate(self.context, "stream worker step", ALLOCSET_SMALL_SIZES);
 	self.query_context = AllocSetContextCreate(self.context, "stream worker query", ALLOCSET_DEFAULT_SIZES);
@@ -200,13 +203,16 @@ worker_open(Worker *w)
 
 		query_apply_settings(w->query);
 		w->rt = runtime_open(w->query, true);
-		w->rt->ignore_limits = w->query->trigger.kind == TRIGGER_ONCE;
 		if (w->query->trigger.kind == TRIGGER_AVAILABLE_NOW)
 			runtime_fix_ends(w->rt);
 		MemoryContextSwitchTo(old);
 		w->news = true;
 	}
 	w->last_batch = w->rt->last_batch;
+	w->rt->log_first = w->lasting_failures > 0;
+	if (w->first && w->rt->pending)
+		w->left_behind = w->last_batch + 1;
+	w->first = false;
 	transaction_end();
 }
 
@@ -218,6 +224,7 @@ worker_fire(Worker *w)
 {
 	int64 wakes = status_trigger_begins();
 	bool ran;
+	int64 last_batch = w->last_batch;
 
 	(void) wakeup_take(); /* before looking: what comes later shows up again */
 	w->news = w->again = false;
@@ -232,7 +239,8 @@ worker_fire(Worker *w)
 		w->last_batch = w->rt->last_batch;
 		status_batch_done(w->last_batch, w->rt->last_batch_at, w->rt->last_duration_us, w->rt->last_rows);
 		batch_housekeeping(w->rt);
-		event_note_progress(w->last_batch);
+		if (w->last_batch != last_batch)
+			event_note_progress(w->last_batch);
 		w->news = w->busy = true;
 	}
 	else if (w->busy)
@@ -289,10 +297,12 @@ worker_after_trigger(Worker *w, bool ran)
 	{
 		w->forgive = false;
 		w->failures = w->lasting_failures = 0;
+		w->rt->log_first = false;
 		if (!outcome_succeeded(w->launch.query_id))
 			return false;
 	}
-	if (kind == TRIGGER_ONCE || (kind == TRIGGER_AVAILABLE_NOW && !ran))
+	/* What was left behind is finished first, and is not the one batch. */
+	if ((kind == TRIGGER_ONCE && !(ran && w->last_batch == w->left_behind)) || (kind == TRIGGER_AVAILABLE_NOW && !ran))
 	{
 		(void) outcome_finished(w->launch.query_id, w->last_batch);
 		return false;
@@ -359,6 +369,23 @@ worker_record_failure(Worker *w)
 	return true;
 }
 
+/* ---- leave ---- */
+
+/*
+ * Asked to stop. An epoch that is open ends here; it is committed already but for its entry in the logs, so whoever runs the query next can end it as well.
+ * Cancels are for batches: one that comes now is the repetition of the one that brought us here.
+ */
+static void
+worker_leave(Worker *w)
+{
+	if (w->rt == NULL || w->error || !w->locked)
+		return;
+	HOLD_CANCEL_INTERRUPTS();
+	batch_leave(w->rt);
+	RESUME_CANCEL_INTERRUPTS();
+	w->last_batch = w->rt->last_batch;
+}
+
 /* ---- loop ---- */
 
 /* One step; false: leave. */
@@ -375,7 +402,10 @@ worker_step(Worker *w)
 		ProcessConfigFile(PGC_SIGHUP);
 	}
 	if (status_stop_requested())
+	{
+		worker_leave(w);
 		return false;
+	}
 	CHECK_FOR_INTERRUPTS();
 	if (w->error)
 		return worker_record_failure(w);
