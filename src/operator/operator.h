@@ -159,6 +159,32 @@ typedef struct DedupSpec
 
 extern const OperatorOps dedup_operator;
 
+/* ---- best.c: the best n rows of each key: DISTINCT ON … ORDER BY, row_number() … <= n ---- */
+
+/*
+ * Input columns: the keys 1..nkeys, then nkept columns that are kept of a row, then the event-time column.
+ * Output columns: the keys, the row's place in its key (bigint), the kept columns, then boolean: the row leaves the target.
+ */
+typedef struct BestSpec
+{
+	OperatorSpec base;
+	int nkeys;
+	Oid *eq_operators;
+	Oid *collations;
+	int nkept;
+	int nsort;
+	int *sort_columns; /* 0-based among the kept ones */
+	Oid *sort_operators;
+	Oid *sort_collations;
+	bool *nulls_first;
+	int64 count;   /* how many rows of a key */
+	int closes;	   /* 1-based input column, timestamptz: when the key closes; 0: never. NULL there: dropped, counted late */
+	bool by_place; /* a row that moves to another place is another row */
+	bool leaves;   /* tell which rows leave; else others take their places under the same key */
+} BestSpec;
+
+extern const OperatorOps best_operator;
+
 /* ---- limit.c: LIMIT n: the first n rows of the query's life ---- */
 
 /* Input and output columns are the same. */

@@ -69,10 +69,11 @@ check_clauses(Compile *c, Query *query)
 	if (query->groupingSets)
 		ereport(ERROR, (errcode(REFUSE), errmsg("grouping sets (GROUPING SETS, ROLLUP, CUBE) over a stream are not supported"),
 						errhint("Write one query per grouping."), check_position(c, exprLocation(linitial(query->groupingSets)))));
-	if (query->hasWindowFuncs)
+	if (query->hasWindowFuncs && !(c->mode == OUTPUT_UPDATE && query_ranks(query)))
 		ereport(ERROR, (errcode(REFUSE), errmsg("window functions (OVER) over a stream are not supported"),
 						errdetail("The rows of a window frame may still have to arrive."),
-						errhint("Group by stream.tumble or stream.hop, or apply the window function to the target table."),
+						errhint("Group by stream.tumble or stream.hop, or apply the window function to the target table. "
+								"The top n rows of each key, row_number() … <= n, are kept in output mode update."),
 						check_position(c, exprLocation(find_node(query->targetList, T_WindowFunc)))));
 	if (query->limitOffset)
 		ereport(ERROR, (errcode(REFUSE), errmsg("OFFSET over a stream is not supported"), errhint("Filter with WHERE."),
@@ -99,6 +100,15 @@ check_order(Compile *c, Query *query)
 {
 	if (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query))
 		return;
+	if (query->hasDistinctOn)
+	{
+		if (c->mode == OUTPUT_UPDATE)
+			return;
+		ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT ON with ORDER BY over a stream is not supported in output mode %s", output_mode_name(c->mode)),
+						errdetail("The best row of a key changes when a better one arrives."),
+						errhint("Use output mode update and a table sink; without ORDER BY the first row of a key is kept, in append mode too."),
+						check_position(c, sort_location(query->sortClause, query->targetList))));
+	}
 	ereport(ERROR, (errcode(REFUSE), errmsg("ORDER BY over a stream is supported only in output mode complete, after an aggregate"),
 					errdetail("A stream has no last row to sort up to."), errhint("Sort when you read the target."),
 					check_position(c, sort_location(query->sortClause, query->targetList))));

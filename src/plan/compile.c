@@ -45,7 +45,11 @@ cut_query(Compile *c, Level *level)
 		cut_transform(c, level);
 	if (query_aggregates(level->query))
 		cut_aggregate(c, level);
-	if (level->query->distinctClause)
+	if (level->query->hasWindowFuncs)
+		cut_ranked(c, level);
+	if (query_keeps_best(level->query))
+		cut_best(c, level);
+	else if (level->query->distinctClause)
 		cut_distinct(c, level);
 	if (level->query->limitCount && c->mode != OUTPUT_COMPLETE)
 		cut_limit(c, level);

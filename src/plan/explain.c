@@ -11,6 +11,7 @@
 #include "sink/sink.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 #include "utils/queryenvironment.h"
 #include "utils/snapmgr.h"
@@ -86,6 +87,39 @@ describe_aggregate(AggregateSpec *spec)
 	return lines;
 }
 
+static char *
+describe_order(BestSpec *spec)
+{
+	TupleDesc input = spec->base.input[0];
+	StringInfoData out;
+
+	initStringInfo(&out);
+	for (int i = 0; i < spec->nsort; i++)
+		appendStringInfo(&out, "%s%s USING %s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(TupleDescAttr(input, spec->nkeys + spec->sort_columns[i])->attname)),
+						 get_opname(spec->sort_operators[i]), spec->nulls_first[i] ? " NULLS FIRST" : " NULLS LAST");
+	return out.len > 0 ? out.data : "arrival";
+}
+
+static List *
+describe_best(BestSpec *spec)
+{
+	OperatorSpec *base = &spec->base;
+	List *lines = list_make1(psprintf("Operator %d: %s (best " INT64_FORMAT " of each key)", base->id, base->ops->name, spec->count));
+
+	if (spec->nkeys > 0)
+		lines = lappend(lines, psprintf("  Keys: %s", column_names(base->output, 0, spec->nkeys)));
+	lines = lappend(lines, psprintf("  Order: %s", describe_order(spec)));
+	if (spec->nkept > 0)
+		lines = lappend(lines, psprintf("  Kept: %s", column_names(base->input[0], spec->nkeys, spec->nkeys + spec->nkept)));
+	lines = lappend(lines, spec->leaves ? "  Rows that are no longer among the best leave the target one by one" : "  A better row takes another one's place in the target");
+	if (base->has_watermark)
+		lines = lappend(lines, "  State: a key is let go once the watermark has passed its end; rows that come later are dropped and counted");
+	else
+		lines = lappend(lines, "  State: grows with the number of keys; no event time with a watermark among them");
+	return lines;
+}
+
 static List *
 describe_transform(TransformSpec *spec)
 {
@@ -131,6 +165,8 @@ describe_operator(OperatorSpec *spec)
 {
 	if (spec->ops == &aggregate_operator || spec->ops == &session_operator)
 		return describe_aggregate((AggregateSpec *) spec);
+	if (spec->ops == &best_operator)
+		return describe_best((BestSpec *) spec);
 	if (spec->ops == &dedup_operator)
 		return describe_dedup((DedupSpec *) spec);
 	if (spec->ops == &transform_operator)

@@ -53,6 +53,7 @@ typedef struct OperatorOutput
 	bool aggregated;  /* rows are groups: later ones with the same key replace them (update), or all come again (complete) */
 	bool updating;	  /* … in this mode */
 	bool session;	  /* the last key is a session */
+	bool best;		  /* rows are the best of their key: its place is the column after the keys */
 	int change;		  /* boolean column, true in rows that tell what leaves the target (update mode); 0: none do */
 	const char *leaving; /* what makes rows leave, for messages; NULL: they need not */
 	Lineage *lineage; /* per output column */
@@ -157,6 +158,13 @@ extern FuncExpr *session_move_last(List **ordered);
 extern Node *session_placeholder(FuncExpr *session);
 extern void session_add_columns(SessionSpec *spec, List **columns, FuncExpr *session);
 
+/* ---- best.c ---- */
+extern bool query_keeps_best(Query *query); /* DISTINCT ON … ORDER BY */
+extern bool query_ranks(Query *query);		/* row_number() and no other window function */
+extern void cut_best(Compile *c, Level *level);
+extern void cut_ranked(Compile *c, Level *level);
+extern bool best_decide(Compile *c, OperatorOutput *output, int index, Bitmapset *shown); /* true: rows have a key in the target */
+
 /* ---- transform.c ---- */
 extern bool query_transforms(Query *query); /* transform_with_state in FROM */
 extern void cut_transform(Compile *c, Level *level);
@@ -190,6 +198,7 @@ extern void retract_build(Compile *c, Level *final);
 extern Jsonb *signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys);
 extern Jsonb *signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys);
 extern Jsonb *signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List *payload[2]);
+extern Jsonb *signature_of_best(Compile *c, Level *level, BestSpec *spec, List *keys, List *kept);
 extern Jsonb *signature_of_limit(LimitSpec *spec);
 extern Jsonb *signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys);
 extern char *signature_expression(Compile *c, Level *level, Node *expr);

@@ -139,15 +139,13 @@ shape_operator_below(Query *query)
 	return rte->rtekind == RTE_SUBQUERY ? shape_operator_below(rte->subquery) : rte_operator(rte);
 }
 
-static bool
-key_is_unique(Compile *c, Query *final)
+/* Columns of the operator that the output shows as they are. */
+static Bitmapset *
+shown_columns(Query *final)
 {
-	int index = shape_operator_below(final);
 	Bitmapset *seen = NULL;
 	ListCell *lc;
 
-	if (index < 0)
-		return false;
 	foreach (lc, final->targetList)
 	{
 		TargetEntry *tle = lfirst(lc);
@@ -155,6 +153,18 @@ key_is_unique(Compile *c, Query *final)
 		if (!tle->resjunk)
 			seen = bms_add_member(seen, plain_operator_column(final, (Node *) tle->expr));
 	}
+	return seen;
+}
+
+static bool
+key_is_unique(Compile *c, Query *final)
+{
+	int index = shape_operator_below(final);
+	Bitmapset *seen;
+
+	if (index < 0)
+		return false;
+	seen = shown_columns(final);
 	for (int i = 1; i <= ((OperatorOutput *) list_nth(c->outputs, index))->nkeys; i++)
 		if (!bms_is_member(i, seen))
 			return false;
@@ -247,6 +257,40 @@ shape_filters_groups(Compile *c, Level *level)
 	return false;
 }
 
+/* Rows without a key are found again by all that does not change with the batch. */
+static void
+find_whole_rows(Compile *c, Level *final, SinkShape *shape, int nkeys)
+{
+	ListCell *lc;
+
+	shape->whole_rows = true;
+	foreach (lc, final->query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		AttrNumber column;
+
+		if (tle->resjunk || facts_of(c, final, (Node *) tle->expr).changing)
+			continue;
+		shape->key = bms_add_member(shape->key, tle->resno);
+		column = plain_operator_column(final->query, (Node *) tle->expr);
+		if (column > 0 && column <= nkeys)
+			shape->lookup = bms_add_member(shape->lookup, tle->resno);
+	}
+}
+
+/* The best rows of keys: do they have a key in the output? */
+static bool
+rows_are_keyed(Compile *c, Level *final, SinkShape *shape)
+{
+	int index = shape_operator_below(final->query);
+	OperatorOutput *output = index >= 0 ? list_nth(c->outputs, index) : NULL;
+
+	if (output == NULL || !output->best || best_decide(c, output, index, shown_columns(final->query)))
+		return true;
+	find_whole_rows(c, final, shape, output->nkeys);
+	return false;
+}
+
 void
 shape_build(Compile *c, Level *final)
 {
@@ -256,5 +300,9 @@ shape_build(Compile *c, Level *final)
 	shape->mode = c->mode;
 	shape->aggregated = reads_aggregate(c, final->query);
 	if (c->mode == OUTPUT_UPDATE && shape->aggregated)
-		find_update_key(c, final, shape);
+	{
+		shape->aggregated = rows_are_keyed(c, final, shape);
+		if (shape->aggregated)
+			find_update_key(c, final, shape);
+	}
 }

@@ -247,6 +247,33 @@ signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List 
 	return jsonb_of_text(out.data);
 }
 
+/* A smaller n would leave rows in the target that nobody takes back, a larger one lack rows long dropped. */
+Jsonb *
+signature_of_best(Compile *c, Level *level, BestSpec *spec, List *keys, List *kept)
+{
+	int guc_level = pin_settings();
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfoChar(&out, '{');
+	write_member(&out, "operator", spec->base.ops->name);
+	appendStringInfo(&out, ", \"watermark\": %s, \"rows\": " INT64_FORMAT, spec->base.has_watermark ? "true" : "false", spec->count);
+	write_columns(&out, c, level, "keys", keys);
+	write_columns(&out, c, level, "columns", kept);
+	appendStringInfoString(&out, ", \"order\": [");
+	for (int i = 0; i < spec->nsort; i++)
+	{
+		appendStringInfo(&out, "%s{\"value\": ", i > 0 ? ", " : "");
+		write_expression(&out, c, level, list_nth(kept, spec->sort_columns[i]));
+		appendStringInfoString(&out, ", ");
+		write_member(&out, "operator", format_operator_qualified(spec->sort_operators[i]));
+		appendStringInfo(&out, ", \"nulls_first\": %s}", spec->nulls_first[i] ? "true" : "false");
+	}
+	appendStringInfoString(&out, "]}");
+	AtEOXact_GUC(true, guc_level);
+	return jsonb_of_text(out.data);
+}
+
 /* The number itself may change: state is how many rows have gone through. */
 Jsonb *
 signature_of_limit(LimitSpec *spec)

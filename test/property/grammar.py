@@ -235,8 +235,46 @@ def session(rng):
     return q
 
 
+ORDERS = ["v DESC", "ts DESC", "w", "v DESC NULLS LAST, w", "k NULLS FIRST, v", "ts, v DESC", "w DESC NULLS LAST, k DESC", "v + 1", "lower(k) DESC, ts"]
+
+
+def best(rng):
+    """The best row of each key, and the best n; of equal ones the earlier, which is the one with the lower id."""
+    q = Query()
+    q.mode = "update"
+    q.sentinel_counts = True
+    keys = rng.choice([["k"], ["v % 3"], ["w"], ["k", "v"], ["coalesce(k, '-')"]])
+    if rng.random() < 0.2:              # a window among them
+        keys = keys + [rng.choice(list(WINDOWS)).replace("{ts}", "ts")]
+        q.drops_null_time = True
+    order = rng.choice(ORDERS)
+    filtered = where(rng, 0.3)
+    hidden = rng.random() < 0.3         # without their keys rows leave whole
+    keyed = ["upper(k) AS g0"] if hidden else ["%s AS g%d" % (e, i) for i, e in enumerate(keys)]
+    names = ["g%d" % i for i in range(len(keyed))]
+    above = rng.choice(["", "", "c2 > 2", "c3 IS DISTINCT FROM 1 AND c2 >= 0", "g0 IS NOT NULL"])
+    if rng.random() < 0.4:
+        q.kind = "keep-best"
+        inner = "SELECT DISTINCT ON (%s) %s, id AS c1, v AS c2, w AS c3 FROM {A} s%s ORDER BY %s, %s" % (
+            ", ".join(keys), ", ".join(keyed), filtered, ", ".join(keys), order)
+        q.template = "SELECT %s, c1, c2, c3 FROM (%s) x WHERE %s" % (", ".join(names), inner, above) if above else inner
+        reference = q.template.replace(inner, inner + ", id")
+    else:
+        q.kind = "top n"
+        n = rng.choice([1, 1, 2, 3, 10])
+        bound = rng.choice(["rn <= %d" % n, "rn < %d" % (n + 1), "%d >= rn" % n, "rn = %d" % n, "rn BETWEEN 1 AND %d" % n, "rn BETWEEN 2 AND %d" % max(n, 2)])
+        names += ["rn"] if rng.random() < 0.4 else []
+        window = "row_number() OVER (%sORDER BY %s)" % ("PARTITION BY %s " % ", ".join(keys) if rng.random() < 0.9 else "", order)
+        q.template = "SELECT %s, c1, c2, c3 FROM (SELECT %s, id AS c1, v AS c2, w AS c3, %s AS rn FROM {A} s%s) x WHERE %s%s" % (
+            ", ".join(names), ", ".join(keyed), window, filtered, bound, above and " AND " + above)
+        reference = q.template.replace(window, window[:-1] + ", id)")
+    q.columns = tuple(names + ["c1", "c2", "c3"])
+    q.reference_template = lambda: "SELECT %s FROM (%s) stream_result" % (", ".join(q.columns), reference)
+    return q
+
+
 KINDS = [(stateless, 3), (aggregate, 6), (aggregate_of_union, 2), (aggregate_over_join_with_table, 2), (dedup, 2), (dedup_then_aggregate, 1), (join, 3),
-         (semi_join, 1), (chain, 1), (join_then_aggregate, 1), (session, 3)]
+         (semi_join, 1), (chain, 1), (join_then_aggregate, 1), (session, 3), (best, 3)]
 
 
 def generate(rng):
