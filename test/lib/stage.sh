@@ -77,13 +77,15 @@ stage_run() # $1 command, then its arguments: prepares the copy and runs the sec
 	config=$(deps_pg_config)
 	stage_make_place "$command"
 	trap stage_clean EXIT
+	exec 9>"$work/lock"
+	flock -n 9 || { echo "another 'make $command' is running in $work" >&2; exit 1; }
 	stage_copy_tree
 	stage_copy_postgres
 	[ "$(id -u)" = 0 ] && chown -R "$user" "$work"
 	cd "$work/tree"
 	stage_as env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE -u PGOPTIONS -u PGSERVICE -u PGPASSWORD -u PGDATA -u PGTZ -u PGDATESTYLE \
 		HOME="$work" PG_CONFIG="$config" WERROR="${WERROR:-}" TESTS="${TESTS:-}" WORK="$work" \
-		bash "$work/tree/test/lib/harness" "inside-$command" "$@" || status=$?
+		bash "$work/tree/test/lib/harness" "inside-$command" "$@" 9>&- || status=$?
 	[ $status = 0 ] || [ -z "$outside" ] || echo "Logs: $top/build/logs"
 	exit $status
 }
