@@ -104,8 +104,9 @@ message_differs(KafkaReader *reader, KafkaPartition *partition, const KafkaEvide
 			return message->offset == evidence->offset && message_time(message, found_ms) &&
 				   *found_ms != evidence->timestamp_ms;
 		}
-		if (partition->next > evidence->offset || partition->error)
+		if (partition->next > evidence->offset || kafka_fetcher_out_of_range(partition))
 			break;
+		partition->error = RD_KAFKA_RESP_ERR_NO_ERROR; /* a leader not known yet, and the like */
 	}
 	partition->error =
 		RD_KAFKA_RESP_ERR_NO_ERROR; /* an offset that is not there proves nothing, and whoever reads next seeks anew */
