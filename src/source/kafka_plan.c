@@ -65,25 +65,28 @@ plan_await_end(Plan *plan)
  * one starts.
  */
 static void
-plan_verify_topics(Plan *plan, const int64 *low)
+plan_restart_topic(Plan *plan, int topic, const int64 *low)
 {
 	KafkaReader *reader = plan->reader;
 
-	for (int topic = 0; topic < reader->options->ntopics; topic++)
-	{
-		if (kafka_verify_topic(reader, topic, &plan->evidence[topic], low))
-			continue;
-		if (!plan->restart)
-			memcpy(plan->end, plan->from, sizeof(int64) * reader->npartitions);
-		plan->restart = true;
-		plan->evidence[topic].offset = -1;
-		for (int i = 0; i < reader->npartitions; i++)
-			if (reader->partitions[i]->topic->number == topic)
-			{
-				plan->end[i] = Min(low[i], plan->from[i]);
-				kafka_window_seek(reader, reader->partitions[i], plan->end[i]);
-			}
-	}
+	if (!plan->restart)
+		memcpy(plan->end, plan->from, sizeof(int64) * reader->npartitions);
+	plan->restart = true;
+	plan->evidence[topic].offset = -1;
+	for (int i = 0; i < reader->npartitions; i++)
+		if (reader->partitions[i]->topic->number == topic)
+		{
+			plan->end[i] = Min(low[i], plan->from[i]);
+			kafka_window_seek(reader, reader->partitions[i], plan->end[i]);
+		}
+}
+
+static void
+plan_verify_topics(Plan *plan, const int64 *low)
+{
+	for (int topic = 0; topic < plan->reader->options->ntopics; topic++)
+		if (!kafka_verify_topic(plan->reader, topic, &plan->evidence[topic], low))
+			plan_restart_topic(plan, topic, low);
 }
 
 /*
@@ -95,6 +98,7 @@ plan_check_range(Plan *plan)
 {
 	KafkaReader *reader = plan->reader;
 	int64 *low = kafka_offsets_alloc(reader);
+	bool *made_again = palloc0(sizeof(bool) * reader->options->ntopics);
 
 	kafka_list_offsets(reader, RD_KAFKA_OFFSET_BEGINNING, low);
 	plan_ask_high(plan);
@@ -109,12 +113,17 @@ plan_check_range(Plan *plan)
 
 		if (plan->high[i] < plan->from[i] && fail)
 			kafka_report_reset(reader, partition, plan->from[i], plan->high[i], NULL);
-		if (low[i] > plan->from[i] && fail)
+		if (plan->high[i] < plan->from[i])
+			made_again[partition->topic->number] = true;
+		else if (low[i] > plan->from[i] && fail)
 			kafka_report_loss(reader, partition, plan->from[i], low[i], NULL);
 		partition->error = RD_KAFKA_RESP_ERR_NO_ERROR;
 		partition->checked = true;
 		partition->low = low[i];
 	}
+	for (int topic = 0; topic < reader->options->ntopics; topic++)
+		if (made_again[topic])
+			plan_restart_topic(plan, topic, low);
 	plan_verify_topics(plan, low);
 }
 
