@@ -62,7 +62,9 @@ groups_schema(AggregateOperator *op, int64 query_id)
 						  .eq_operators = op->spec->eq_operators,
 						  .collations = op->spec->collations,
 						  .value_ops = &aggregate_value_ops,
-						  .operator_private = op};
+						  .operator_private = op,
+						  .resident = op->keeps_entries,
+						  .releasable = !op->keeps_entries};
 
 	return schema;
 }
@@ -181,22 +183,6 @@ aggregate_begin(Operator *base, const BatchInfo *batch)
 	base->batch = batch;
 	memset(&base->metrics, 0, sizeof(base->metrics));
 	MemoryContextReset(op->batch_context);
-	op->serial++;
-	op->ntouched = 0;
-	op->maxtouched = 1024;
-	op->touched = MemoryContextAlloc(op->batch_context, sizeof(StateEntry *) * op->maxtouched);
-}
-
-static void
-touch(AggregateOperator *op, StateEntry *entry)
-{
-	entry->touched = op->serial;
-	if (op->ntouched == op->maxtouched)
-	{
-		op->maxtouched *= 2;
-		op->touched = repalloc_huge(op->touched, sizeof(StateEntry *) * op->maxtouched);
-	}
-	op->touched[op->ntouched++] = entry;
 }
 
 static inline bool
@@ -230,8 +216,6 @@ aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
 		if (op->closes)
 			op->provider->set_expiry(op->groups, entry, DatumGetTimestampTz(slot->tts_values[op->spec->event_time - 1]));
 	}
-	if (entry->touched != op->serial)
-		touch(op, entry);
 	aggregate_value_advance(op, entry->value, entry, slot);
 }
 
@@ -272,10 +256,13 @@ emit(AggregateOperator *op, MinimalTuple key, Cell *cells, Tuplestorestate *out)
 }
 
 static void
-emit_touched(AggregateOperator *op, Tuplestorestate *out)
+emit_changed(AggregateOperator *op, Tuplestorestate *out)
 {
-	for (int64 i = 0; i < op->ntouched; i++)
-		emit(op, op->touched[i]->key, op->touched[i]->value, out);
+	StateEntry *entry;
+
+	op->provider->scan_changed(op->groups);
+	while ((entry = op->provider->scan_changed_next(op->groups)))
+		emit(op, entry->key, entry->value, out);
 }
 
 static void
@@ -337,10 +324,10 @@ aggregate_finish(Operator *base, Tuplestorestate *out)
 	if (base->batch->output_mode == OUTPUT_COMPLETE)
 		emit_all(op, out);
 	else if (base->batch->output_mode == OUTPUT_UPDATE)
-		emit_touched(op, out);
+		emit_changed(op, out);
+	base->metrics.updated = op->provider->metrics(op->groups).changed;
 	if (op->closes)
 		evict(op, out);
-	base->metrics.updated = op->ntouched;
 	aggregate_measure(op);
 }
 
@@ -373,7 +360,6 @@ aggregate_forget(Operator *base, int64 last_batch)
 	op->aggstate->curaggcontext = op->live_context;
 	op->aggstate->curperagg = NULL;
 	MemoryContextReset(op->row_context);
-	op->ntouched = 0;
 	base->batch = NULL;
 	MemoryContextSwitchTo(caller);
 }

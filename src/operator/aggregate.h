@@ -106,8 +106,7 @@ typedef struct AggregateOperator
 	uint64 arrival; /* of the row being received: grows over the query's life */
 	uint64 serial; /* of the batch */
 	MemoryContext batch_context;
-	StateEntry **touched;
-	int64 ntouched, maxtouched;
+	bool keeps_entries; /* sessions: they point to each other from batch to batch */
 	TupleTableSlot *key_slot, *output_slot;
 } AggregateOperator;
 

@@ -84,6 +84,7 @@ session_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, 
 
 	op->aggregate.base.context = context;
 	op->spec = (SessionSpec *) spec;
+	op->aggregate.keeps_entries = true;
 	aggregate_init(&op->aggregate, &session_operator, spec, query_id, provider, last_batch);
 	keys = list_schema(op);
 	op->index = session_index_create(&keys);

@@ -41,7 +41,7 @@ typedef struct StateValueOps
 	void (*serialize)(void *operator_private, StateEntry *entry, StringInfo out);
 	void (*deserialize)(void *operator_private, StateEntry *entry, const char *bytes, Size len, MemoryContext context);
 	void (*release)(void *operator_private, StateEntry *entry); /* free the live value */
-	bool linked; /* entries and values are pointed to from elsewhere for as long as the query runs: the provider keeps all of them in memory, live */
+	bool linked; /* live values are pointed to from elsewhere from batch to batch: they may not be packed away; makes the store resident */
 } StateValueOps;
 
 typedef struct StateSchema
@@ -55,6 +55,7 @@ typedef struct StateSchema
 	int nprefix;			 /* scan_prefix goes by so many leading key columns; 0: never called */
 	const StateValueOps *value_ops;
 	void *operator_private;
+	bool resident;	 /* the operator keeps pointers to entries from batch to batch: all of them stay in memory */
 	bool releasable; /* the operator keeps no entry longer than until the next call: a provider may write entries and let go of them in mid-batch */
 } StateSchema;
 

@@ -81,7 +81,7 @@ struct TableStore
 	/* of the running batch */
 	int64 batch_id;
 	StateRows *table; /* NULL: not open */
-	LocalTransactionId table_lxid; /* the transaction it is open in */
+	LocalTransactionId table_lxid; /* the transaction it is open in: what one that ended without flush had open went with it */
 	int number; /* -1: not known, or none yet */
 	bool wrote;
 	int next_chunk; /* of the undo log; -1: not known */
@@ -313,19 +313,16 @@ refresh(TableStore *store)
 	store->stale = false;
 }
 
-/* A transaction that ended without flush took what was open with it. */
+/* Entries can be looked for. Where all are in memory the table is not wanted before they are written. */
 static inline TableStore *
 table_ready(StateStore *base)
 {
 	TableStore *store = (TableStore *) base;
 
-	if (unlikely(store->table == NULL || store->table_lxid != MyProc->lxid))
-	{
-		store->table = NULL;
-		if (store->stale)
-			refresh(store);
+	if (unlikely(store->stale))
+		refresh(store);
+	if (!store->resident && unlikely(store->table == NULL || store->table_lxid != MyProc->lxid))
 		table_open(store);
-	}
 	return store;
 }
 
@@ -345,7 +342,7 @@ table_open_store(const StateSchema *schema, int64 batch_id)
 	store->context = context;
 	store->keys = key_type_create(schema);
 	store->prefixes = schema->nprefix > 0 ? prefix_index_create(schema) : NULL;
-	store->resident = schema->value_ops && schema->value_ops->linked;
+	store->resident = schema->resident || (schema->value_ops && schema->value_ops->linked);
 	store->entry_context = AllocSetContextCreate(context, "stream state entries", ALLOCSET_DEFAULT_SIZES);
 	store->key_context = AllocSetContextCreate(context, "stream state keys", ALLOCSET_DEFAULT_SIZES);
 	store->value_context = AllocSetContextCreate(context, "stream state values", ALLOCSET_DEFAULT_SIZES);
@@ -490,6 +487,8 @@ write_dirty(TableStore *store)
 
 	if (store->ndirty == 0)
 		return;
+	if (store->table == NULL || store->table_lxid != MyProc->lxid)
+		table_open(store);
 	number_ready(store);
 	if (store->next_chunk < 0)
 		store->next_chunk = chunk_next_number(STATE_UNDO, &store->id, store->batch_id);
@@ -512,8 +511,6 @@ floor_settle(TableStore *store)
 {
 	TimestampTz first = DT_NOEND;
 
-	if (store->resident)
-		return;
 	if (store->expiry_done)
 		store->floor = DT_NOEND;
 	else if (store->peeked)
@@ -895,8 +892,11 @@ table_flush(StateStore *base, int64 batch_id)
 
 	store->batch_id = batch_id;
 	write_dirty(store);
-	floor_settle(store);
-	floor_find(store);
+	if (!store->resident)
+	{
+		floor_settle(store);
+		floor_find(store);
+	}
 	if (store->wrote)
 		size_write(&store->id, batch_id, store->rows, store->bytes);
 	table_close(store);
