@@ -13,6 +13,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "util/failpoint.h"
+#include "util/server_path.h"
 #include "util/wakeup.h"
 #include "utils/guc.h"
 #include "worker/hook.h"

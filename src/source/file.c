@@ -15,6 +15,7 @@
 #include "util/heap.h"
 #include "util/json_build.h"
 #include "util/options.h"
+#include "util/server_path.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -63,15 +64,6 @@ file_option_names(Oid catalog)
 }
 
 static void
-path_check(const char *path, const char *option, SourceDef *def)
-{
-	if (path[0] != '/')
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"%s\" of source %s must be an absolute path: \"%s\"", option, def->name, path)));
-	if (strstr(path, "/../") || (strlen(path) >= 3 && strcmp(path + strlen(path) - 3, "/..") == 0))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"%s\" of source %s must not contain \"..\": \"%s\"", option, def->name, path)));
-}
-
-static void
 file_parse(SourceDef *def)
 {
 	FileOptions *options = palloc0(sizeof(FileOptions));
@@ -94,13 +86,13 @@ file_parse(SourceDef *def)
 	if (options->path == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"path\"", def->name),
 						errhint("A directory or a glob on the server, such as /data/in/*.json.")));
-	path_check(options->path, "path", def);
+	server_path_check(options->path, psprintf("option \"path\" of source %s", def->name));
 	if (options->delimiter && strlen(options->delimiter) != 1)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"delimiter\" of source %s must be one byte", def->name)));
 	if (strcmp(options->clean_source, "archive") == 0 && options->archive_dir == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"clean_source\" archive of source %s needs option \"archive_dir\"", def->name)));
 	if (options->archive_dir)
-		path_check(options->archive_dir, "archive_dir", def);
+		server_path_check(options->archive_dir, psprintf("option \"archive_dir\" of source %s", def->name));
 	file_check_access(def);
 }
 

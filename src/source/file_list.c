@@ -12,22 +12,10 @@
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "util/options.h"
+#include "util/server_path.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/varlena.h"
-
-char *stream_file_roots = NULL;
-
-static bool
-path_below(const char *path, const char *root)
-{
-	size_t n = strlen(root);
-
-	while (n > 1 && root[n - 1] == '/')
-		n--;
-	return strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
-}
 
 /* The directory part of a path or pattern, before the first wildcard. */
 static char *
@@ -50,27 +38,6 @@ fixed_directory(const char *path)
 	return copy;
 }
 
-static bool
-path_in_roots(const char *real)
-{
-	char *raw = pstrdup(stream_file_roots ? stream_file_roots : "");
-	List *roots;
-	ListCell *lc;
-
-	if (raw[0] == '\0')
-		return true;
-	if (!SplitDirectoriesString(raw, ',', &roots))
-		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("invalid list of directories in setting stream_ext.file_roots")));
-	foreach (lc, roots)
-	{
-		char root[PATH_MAX];
-
-		if (realpath(lfirst(lc), root) && path_below(real, root))
-			return true;
-	}
-	return false;
-}
-
 void
 file_check_access(SourceDef *def)
 {
@@ -86,7 +53,7 @@ file_check_access(SourceDef *def)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to clean files of source %s", def->name),
 						errdetail("Role \"%s\" is not a member of pg_write_server_files.", GetUserNameFromId(def->owner, true))));
 	directory = fixed_directory(options->path);
-	if (realpath(directory, real) && !path_in_roots(real))
+	if (realpath(directory, real) && !server_path_permitted(real))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("path \"%s\" of source %s is outside the permitted directories", options->path, def->name),
 						errdetail("Setting stream_ext.file_roots lists them.")));
 }
@@ -125,7 +92,7 @@ list_add(List *files, const char *path, const char *directory)
 	name = name ? name + 1 : path;
 	if (name[0] == '.' || name[0] == '_')
 		return files;
-	if (realpath(path, real) == NULL || !path_below(real, directory) || !path_in_roots(real))
+	if (realpath(path, real) == NULL || !server_path_below(real, directory) || !server_path_permitted(real))
 		return files;
 	if (stat(real, &st) != 0 || !S_ISREG(st.st_mode))
 		return files;

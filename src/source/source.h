@@ -195,6 +195,4 @@ extern const SourceOps file_source;
 extern const SourceOps rate_source;
 extern const SourceOps socket_source;
 
-extern char *stream_file_roots; /* setting stream_ext.file_roots */
-
 #endif
