@@ -128,6 +128,15 @@ target_rewind(StreamQuery *query, int64 batch_id)
 		def->ops->rewind(def, query->output_mode, batch_id);
 }
 
+static void
+sink_skip(StreamQuery *query, int64 batch_id)
+{
+	SinkDef *def = sink_def_load(query);
+
+	if (def->ops->skip)
+		def->ops->skip(def, batch_id);
+}
+
 /* rewind_query(name, batch_id): back to just after that batch; what is logged beyond comes again, with the same ids over the same ranges. */
 Datum
 stream_rewind_query(PG_FUNCTION_ARGS)
@@ -181,6 +190,8 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not waiting to be run", batch_id, query->name),
 						errdetail("Only the batch that was logged and not committed can be skipped.")));
+	query_apply_settings(query);
+	sink_skip(query, batch_id);
 	commit.batch_id = batch_id;
 	commit_log_add(query->id, &commit);
 	progress_add(query->id, batch_id, skipped_progress(query, batch_id));

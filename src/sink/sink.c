@@ -11,7 +11,7 @@
 #include "utils/builtins.h"
 #include "utils/typcache.h"
 
-static const SinkOps *const sink_table[] = {&table_sink, &kafka_sink, &function_sink, &each_sink, &channel_sink, &log_sink,
+static const SinkOps *const sink_table[] = {&table_sink, &kafka_sink, &file_sink, &function_sink, &each_sink, &channel_sink, &log_sink,
 											  &memory_sink};
 
 const SinkOps *

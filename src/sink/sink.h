@@ -68,6 +68,8 @@ struct SinkOps
 	Query *(*wrap)(Sink *sink, Query *final);
 	/* Once when the query starts to run here, last_batch being committed (-1: none): what an attempt that died has left. Optional. */
 	void (*start)(Sink *sink, int64 last_batch);
+	/* skip_batch: the batch counts as done and has no effect; takes away what an attempt that died has left of it. Optional. */
+	void (*skip)(SinkDef *def, int64 batch_id);
 	/* Inside the batch's transaction. */
 	void (*begin)(Sink *sink, const BatchInfo *batch);
 	void (*receive)(Sink *sink, TupleTableSlot *slot);
