@@ -38,7 +38,7 @@ typedef struct KafkaClient KafkaClient;
 extern KafkaClient *kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *defaults, List *options,
 									  const KafkaSetting *fixed);
 extern void kafka_client_close(KafkaClient *client);
-/* Called before the handle goes, however it goes: give back messages, queues and topics. */
+/* Called before the handle goes, however it goes: give back messages, queues and topics. The client itself is closed already. */
 extern void kafka_client_on_close(KafkaClient *client, void (*release)(void *arg), void *arg);
 /* Producers: called by kafka_client_poll with each event that tells of delivered or lost messages. No error may be raised there. */
 extern void kafka_client_on_report(KafkaClient *client, void (*report)(void *arg, struct rd_kafka_op_s *event), void *arg);

@@ -27,7 +27,8 @@ struct KafkaProducer
 {
 	MemoryContext context;
 	ProducerConfig config;
-	KafkaClient *client; /* NULL: gone */
+	KafkaClient *client;
+	rd_kafka_t *rk;		 /* the client's */
 	bool busy;			 /* messages on their way, or a transaction open */
 	bool in_transaction;
 	int64 messages;		 /* in this batch */
@@ -60,13 +61,12 @@ producer_release(void *arg)
 
 	if (producer->in_transaction)
 	{
-		rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka_client_handle(producer->client), proc_exit_inprogress ? EXIT_ABORT_MS : ABORT_MS);
+		rd_kafka_error_t *error = rd_kafka_abort_transaction(producer->rk, proc_exit_inprogress ? EXIT_ABORT_MS : ABORT_MS);
 
 		if (error)
 			rd_kafka_error_destroy(error);
 	}
 	producer->in_transaction = false;
-	producer->client = NULL;
 }
 
 static KafkaProducer *
@@ -102,6 +102,7 @@ producer_connect(KafkaProducer *producer)
 	MemoryContext old = MemoryContextSwitchTo(producer->context);
 
 	producer->client = kafka_client_open(KAFKA_PRODUCER, producer->config.owner, defaults, producer->config.properties, fixed);
+	producer->rk = kafka_client_handle(producer->client);
 	kafka_client_on_close(producer->client, producer_release, producer);
 	kafka_client_on_report(producer->client, delivery_report, producer);
 	(void) kafka_client_socket(producer->client);
@@ -376,7 +377,7 @@ produce(KafkaProducer *producer, KafkaMessage *message)
 		{.vtype = RD_KAFKA_VTYPE_KEY, .u.mem = {.ptr = unconstify(void *, message->key), .size = message->key_size}},
 		{.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = message->headers},
 	};
-	rd_kafka_error_t *error = rd_kafka_produceva(kafka_client_handle(producer->client), vus, lengthof(vus));
+	rd_kafka_error_t *error = rd_kafka_produceva(producer->rk, vus, lengthof(vus));
 	rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
 
 	if (error == NULL)
@@ -392,7 +393,7 @@ produce(KafkaProducer *producer, KafkaMessage *message)
 static void
 transaction_open(KafkaProducer *producer)
 {
-	rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka_client_handle(producer->client));
+	rd_kafka_error_t *error = rd_kafka_begin_transaction(producer->rk);
 	rd_kafka_resp_err_t code;
 	char *text;
 
@@ -436,14 +437,13 @@ kafka_producer_send(KafkaProducer *producer, KafkaMessage *message)
 static void
 producer_flush(KafkaProducer *producer)
 {
-	rd_kafka_t *rk = kafka_client_handle(producer->client);
 	int64 until = clock_monotonic_us() + (DELIVERY_MS + 5000) * INT64CONST(1000);
 
 	kafka_client_poll(producer->client);
-	while (rd_kafka_outq_len(rk) > 0)
+	while (rd_kafka_outq_len(producer->rk) > 0)
 	{
 		if (clock_monotonic_us() > until)
-			report_error(producer, RD_KAFKA_RESP_ERR__TIMED_OUT, psprintf("%d messages are not acknowledged", rd_kafka_outq_len(rk)));
+			report_error(producer, RD_KAFKA_RESP_ERR__TIMED_OUT, psprintf("%d messages are not acknowledged", rd_kafka_outq_len(producer->rk)));
 		producer_wait(producer, 100);
 	}
 	kafka_client_kick(producer->client);
