@@ -161,13 +161,35 @@ extern void transform_record_drop_if_empty(Transform *op, KeyRecord *record);
 extern void transform_records_clear(Transform *op); /* drops all; they must be empty */
 extern void element_link(Transform *op, Variable *variable, KeyRecord *record, Element *element);
 
-/* ---- transform_state.c: what handlers do to state. All about the current key ---- */
+/* ---- transform_store.c: the stores of variables and timers ---- */
 extern void transform_stores_open(Transform *op, int64 query_id, int64 last_batch);
 extern void transform_elements_load(Transform *op); /* finds every element's key again */
+extern void transform_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
+
+static inline bool
+variable_is_single(Variable *variable)
+{
+	return variable->list < 0;
+}
+
+static inline bool
+variable_is_map(Variable *variable)
+{
+	return variable->declared && variable->declared->kind == VARIABLE_MAP;
+}
+
+/* A single value's entry->value is the value itself, or a cell that holds it. */
+extern Datum variable_single_value(Variable *variable, StateEntry *entry);
+extern void *variable_single_pack(Variable *variable, Datum value); /* in CurrentMemoryContext */
+/* Whole and in one piece, in CurrentMemoryContext: what is kept must not point anywhere. */
+extern Datum variable_value_copy(Variable *variable, Datum value);
+/* The second column of an entry's key, if there is one, and the first. */
+extern Datum variable_entry_second(Variable *variable, StateEntry *entry, Datum *key, bool *key_null);
+
+/* ---- transform_state.c: what handlers do to state. All about the current key ---- */
 extern void transform_call_state_reset(Transform *op);
 extern void transform_undo_apply(Transform *op);
 extern void transform_evict(Transform *op); /* TTL */
-extern void transform_show(Operator *base, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
 extern void element_remove(Variable *variable, Element *element);
 
 extern Variable *transform_variable(Transform *op, const char *name, int length);

@@ -162,10 +162,13 @@ static Datum
 read_received(DatumCodec *codec, const char *bytes, Size length)
 {
 	StringInfoData message;
+	Datum value;
 
 	initStringInfo(&message);
 	appendBinaryStringInfo(&message, bytes, length);
-	return ReceiveFunctionCall(&codec->receive, &message, codec->receive_param, codec->typmod);
+	value = ReceiveFunctionCall(&codec->receive, &message, codec->receive_param, codec->typmod);
+	pfree(message.data); /* a kilobyte at least, in memory that lives as long as the state */
+	return value;
 }
 
 Datum
