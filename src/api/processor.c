@@ -52,11 +52,14 @@ static void
 check_pair(Processor *processor, HandlerShape *input, HandlerShape *timer)
 {
 	if (processor->time_mode == TIME_MODE_NONE)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("processor \"%s\" has a handle_timer but no time_mode", processor->name),
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("processor \"%s\" has a handle_timer but no time_mode", processor->name),
 						errhint("Use time_mode processing_time or event_time.")));
 	if (input->key_type != timer->key_type)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("handlers of processor \"%s\" take keys of different types", processor->name),
-						errdetail("handle_input takes %s, handle_timer takes %s.", format_type_be(input->key_type), format_type_be(timer->key_type))));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("handlers of processor \"%s\" take keys of different types", processor->name),
+						errdetail("handle_input takes %s, handle_timer takes %s.", format_type_be(input->key_type),
+								  format_type_be(timer->key_type))));
 }
 
 static void
@@ -69,13 +72,15 @@ check_event_time(Processor *processor, TupleDesc result)
 		if (column->attisdropped || namestrcmp(&column->attname, processor->event_time) != 0)
 			continue;
 		if (column->atttypid != TIMESTAMPTZOID && column->atttypid != TIMESTAMPOID)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("event_time column \"%s\" of processor \"%s\" is of type %s", processor->event_time,
-																	   processor->name, format_type_be(column->atttypid)),
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("event_time column \"%s\" of processor \"%s\" is of type %s", processor->event_time,
+								   processor->name, format_type_be(column->atttypid)),
 							errhint("Event time is a timestamptz or a timestamp.")));
 		return;
 	}
-	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("handlers of processor \"%s\" return no column \"%s\" to be event_time", processor->name,
-															  processor->event_time)));
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("handlers of processor \"%s\" return no column \"%s\" to be event_time", processor->name,
+						   processor->event_time)));
 }
 
 /* create_processor(name, handle_input, handle_timer, state, time_mode, event_time, if_not_exists) */
@@ -91,13 +96,17 @@ stream_create_processor(PG_FUNCTION_ARGS)
 	{
 		bool skip = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
 
-		ereport(skip ? NOTICE : ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("processor \"%s\" already exists%s", processor->name, skip ? ", skipping" : "")));
+		ereport(skip ? NOTICE : ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("processor \"%s\" already exists%s", processor->name, skip ? ", skipping" : "")));
 		PG_RETURN_VOID();
 	}
 	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("handle_input of processor \"%s\" must not be null", processor->name)));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("handle_input of processor \"%s\" must not be null", processor->name)));
 	processor->time_mode = time_mode_parse(PG_ARGISNULL(4) ? "none" : text_to_cstring(PG_GETARG_TEXT_PP(4)));
-	processor_declare(processor, PG_ARGISNULL(3) ? DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))) : PG_GETARG_JSONB_P(3));
+	processor_declare(processor, PG_ARGISNULL(3) ? DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")))
+												 : PG_GETARG_JSONB_P(3));
 	processor->handle_input = handler_argument(fcinfo, 1, "handle_input", &input);
 	if (!PG_ARGISNULL(2))
 	{
@@ -133,8 +142,10 @@ find_user(const char *name)
 		{
 			JsonbValue *op = getIthJsonbValueFromContainer(&query->signature->root, i), used;
 
-			if (op->type == jbvBinary && getKeyJsonValueFromContainer(op->val.binary.data, "processor", strlen("processor"), &used) &&
-				used.type == jbvString && strlen(name) == used.val.string.len && memcmp(name, used.val.string.val, used.val.string.len) == 0)
+			if (op->type == jbvBinary &&
+				getKeyJsonValueFromContainer(op->val.binary.data, "processor", strlen("processor"), &used) &&
+				used.type == jbvString && strlen(name) == used.val.string.len &&
+				memcmp(name, used.val.string.val, used.val.string.len) == 0)
 				result = query->name;
 		}
 	}
@@ -159,7 +170,8 @@ stream_drop_processor(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of processor \"%s\"", name)));
 	user = find_user(name);
 	if (user)
-		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST), errmsg("cannot drop processor \"%s\" because streaming query \"%s\" uses it", name, user),
+		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+						errmsg("cannot drop processor \"%s\" because streaming query \"%s\" uses it", name, user),
 						errhint("Drop the query first, or give it another processor with stream.alter_query.")));
 	(void) processor_delete(name);
 	PG_RETURN_VOID();

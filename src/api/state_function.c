@@ -49,9 +49,10 @@ running_handler(FunctionCallInfo fcinfo)
 	Transform *op = transform_running();
 
 	if (op == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("stream.%s can be called only inside a handler of a processor", function_name(fcinfo)),
-						errdetail("It is about the key whose handler is running."), errhint("See stream.create_processor.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("stream.%s can be called only inside a handler of a processor", function_name(fcinfo)),
+				 errdetail("It is about the key whose handler is running."), errhint("See stream.create_processor.")));
 	return op;
 }
 
@@ -80,9 +81,11 @@ any_variable(FunctionCallInfo fcinfo)
 	name = PG_GETARG_TEXT_PP(0);
 	variable = transform_variable(op, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 	if (variable == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("processor \"%s\" has no state variable \"%s\"", op->processor->name, text_to_cstring(name)),
-						errdetail("Declared are: %s.", declared_names(op)), errhint("Declare it with stream.create_processor.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("processor \"%s\" has no state variable \"%s\"", op->processor->name, text_to_cstring(name)),
+				 errdetail("Declared are: %s.", declared_names(op)),
+				 errhint("Declare it with stream.create_processor.")));
 	return variable;
 }
 
@@ -92,10 +95,12 @@ variable_of_kind(FunctionCallInfo fcinfo, VariableKind kind)
 	Variable *variable = any_variable(fcinfo);
 
 	if (variable->declared->kind != kind)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("state variable \"%s\" of processor \"%s\" is a %s, not a %s", variable->declared->name, variable->op->processor->name,
-							   variable_kind_name(variable->declared->kind), variable_kind_name(kind)),
-						errhint("stream.%s works on state of kind %s.", function_name(fcinfo), variable_kind_name(kind))));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("state variable \"%s\" of processor \"%s\" is a %s, not a %s", variable->declared->name,
+						variable->op->processor->name, variable_kind_name(variable->declared->kind),
+						variable_kind_name(kind)),
+				 errhint("stream.%s works on state of kind %s.", function_name(fcinfo), variable_kind_name(kind))));
 	return variable;
 }
 
@@ -108,7 +113,8 @@ coercion(FunctionCallInfo fcinfo, int argno, Oid from, Oid to, int32 typmod)
 	Coercion *all = fcinfo->flinfo->fn_extra, *c;
 
 	if (unlikely(all == NULL))
-		all = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Coercion) * MAX_ARGUMENTS);
+		all = fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Coercion) * MAX_ARGUMENTS);
 	c = &all[argno];
 	if (likely(c->to == to && c->from == from && c->typmod == typmod))
 		return c;
@@ -121,9 +127,11 @@ coercion(FunctionCallInfo fcinfo, int argno, Oid from, Oid to, int32 typmod)
 static void
 refuse_type(Variable *variable, const char *part, Oid declared, Oid other)
 {
-	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("%s of state variable \"%s\" of processor \"%s\" is %s, not %s", part, variable->declared->name,
-															   variable->op->processor->name, format_type_be(declared), format_type_be(other)),
-					errhint("Cast to %s.", format_type_be(declared))));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("%s of state variable \"%s\" of processor \"%s\" is %s, not %s", part, variable->declared->name,
+					variable->op->processor->name, format_type_be(declared), format_type_be(other)),
+			 errhint("Cast to %s.", format_type_be(declared))));
 }
 
 static Oid
@@ -132,7 +140,8 @@ argument_type(FunctionCallInfo fcinfo, int argno)
 	Oid type = get_fn_expr_argtype(fcinfo->flinfo, argno);
 
 	if (!OidIsValid(type))
-		ereport(ERROR, (errcode(ERRCODE_INDETERMINATE_DATATYPE), errmsg("type of argument %d of stream.%s cannot be told", argno + 1, function_name(fcinfo)),
+		ereport(ERROR, (errcode(ERRCODE_INDETERMINATE_DATATYPE),
+						errmsg("type of argument %d of stream.%s cannot be told", argno + 1, function_name(fcinfo)),
 						errhint("Call it from SQL, and cast the argument.")));
 	return type;
 }
@@ -144,8 +153,9 @@ argument_as(FunctionCallInfo fcinfo, int argno, Oid type, Oid to, int32 typmod, 
 	Coercion *c;
 
 	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s of state variable \"%s\" of processor \"%s\" cannot be NULL", part,
-																		variable->declared->name, variable->op->processor->name),
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("%s of state variable \"%s\" of processor \"%s\" cannot be NULL", part,
+							   variable->declared->name, variable->op->processor->name),
 						errhint("Use stream.state_clear to forget it.")));
 	c = coercion(fcinfo, argno, type, to, typmod);
 	if (c == NULL)
@@ -156,13 +166,15 @@ argument_as(FunctionCallInfo fcinfo, int argno, Oid type, Oid to, int32 typmod, 
 static Datum
 value_argument(FunctionCallInfo fcinfo, int argno, Variable *variable)
 {
-	return argument_as(fcinfo, argno, argument_type(fcinfo, argno), variable->declared->type, variable->declared->typmod, variable, "value");
+	return argument_as(fcinfo, argno, argument_type(fcinfo, argno), variable->declared->type,
+					   variable->declared->typmod, variable, "value");
 }
 
 static Datum
 map_key_argument(FunctionCallInfo fcinfo, Variable *variable)
 {
-	return argument_as(fcinfo, 1, argument_type(fcinfo, 1), variable->declared->key_type, variable->declared->key_typmod, variable, "key");
+	return argument_as(fcinfo, 1, argument_type(fcinfo, 1), variable->declared->key_type,
+					   variable->declared->key_typmod, variable, "key");
 }
 
 /* From what is kept to the type asked for. */
@@ -261,18 +273,23 @@ elements_argument(FunctionCallInfo fcinfo, Variable *variable, int *n)
 	char align;
 
 	if (type != UNKNOWNOID && !OidIsValid(get_base_element_type(type)))
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("stream.list_put needs an array, not %s", format_type_be(type)),
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("stream.list_put needs an array, not %s", format_type_be(type)),
 						errhint("Use stream.list_append for one value.")));
 	if (!OidIsValid(array))
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("type %s of state variable \"%s\" has no array type", format_type_be(declared), variable->declared->name),
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("type %s of state variable \"%s\" has no array type", format_type_be(declared),
+							   variable->declared->name),
 						errhint("Use stream.list_append.")));
 	get_typlenbyvalalign(declared, &length, &by_value, &align);
-	deconstruct_array(DatumGetArrayTypeP(argument_as(fcinfo, 1, type, array, variable->declared->typmod, variable, "value")), declared, length, by_value, align,
-					  &values, &nulls, n);
+	deconstruct_array(
+		DatumGetArrayTypeP(argument_as(fcinfo, 1, type, array, variable->declared->typmod, variable, "value")),
+		declared, length, by_value, align, &values, &nulls, n);
 	for (int i = 0; i < *n; i++)
 		if (nulls[i])
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("value of state variable \"%s\" of processor \"%s\" cannot be NULL",
-																			variable->declared->name, variable->op->processor->name)));
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("value of state variable \"%s\" of processor \"%s\" cannot be NULL",
+								   variable->declared->name, variable->op->processor->name)));
 	return values;
 }
 
@@ -357,7 +374,8 @@ stream_map_entries(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (Element *element = variable_next(variable, NULL); element; element = variable_next(variable, element))
 	{
-		Datum values[2] = {coercion_apply(key, element_map_key(variable, element)), coercion_apply(value, element->value)};
+		Datum values[2] = {coercion_apply(key, element_map_key(variable, element)),
+						   coercion_apply(value, element->value)};
 
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
@@ -372,7 +390,8 @@ timer_argument(FunctionCallInfo fcinfo, Transform *op)
 	if (op->undo_due)
 		transform_undo_apply(op);
 	if (op->timers == NULL || op->processor->handle_timer == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("processor \"%s\" has no timers", op->processor->name),
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("processor \"%s\" has no timers", op->processor->name),
 						op->timers ? errdetail("It has no handle_timer.") : errdetail("Its time_mode is none."),
 						errhint("Create it with handle_timer and time_mode processing_time or event_time.")));
 	if (PG_ARGISNULL(0))
@@ -432,7 +451,9 @@ stream_processing_time_now(PG_FUNCTION_ARGS)
 Datum
 stream_transform_with_state(PG_FUNCTION_ARGS)
 {
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("stream.transform_with_state can be used only in a streaming query"),
-					errdetail("Custom state lives from batch to batch: there is no batch form."), errhint("Create the query with stream.create_query.")));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("stream.transform_with_state can be used only in a streaming query"),
+					errdetail("Custom state lives from batch to batch: there is no batch form."),
+					errhint("Create the query with stream.create_query.")));
 	PG_RETURN_NULL();
 }

@@ -73,9 +73,10 @@ declared_text(Declaration *d, const char *member, bool required)
 	char *text = jsonb_get_text(d->json, member);
 
 	if (text == NULL && required)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("state variable \"%s\" of processor \"%s\" needs a %s", d->variable, d->processor, member),
-						errhint("Declare it like {\"kind\": \"map\", \"key_type\": \"text\", \"type\": \"bigint\"}.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("state variable \"%s\" of processor \"%s\" needs a %s", d->variable, d->processor, member),
+				 errhint("Declare it like {\"kind\": \"map\", \"key_type\": \"text\", \"type\": \"bigint\"}.")));
 	return text;
 }
 
@@ -88,7 +89,8 @@ declared_kind(Declaration *d)
 		if (strcmp(text, variable_kinds[i]) == 0)
 			return i;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("unknown kind \"%s\" of state variable \"%s\" of processor \"%s\"", text, d->variable, d->processor),
+					errmsg("unknown kind \"%s\" of state variable \"%s\" of processor \"%s\"", text, d->variable,
+						   d->processor),
 					errdetail("Valid kinds are: value, list, map.")));
 }
 
@@ -100,7 +102,8 @@ declared_type(Declaration *d, const char *member, int32 *typmod)
 	parseTypeString(declared_text(d, member, true), &type, typmod, false);
 	if (get_typtype(type) == TYPTYPE_PSEUDO)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("state variable \"%s\" of processor \"%s\" cannot have pseudo-type %s", d->variable, d->processor, format_type_be(type)),
+						errmsg("state variable \"%s\" of processor \"%s\" cannot have pseudo-type %s", d->variable,
+							   d->processor, format_type_be(type)),
 						errhint("Name a type that values can have; rows need a named composite type.")));
 	return type;
 }
@@ -112,7 +115,8 @@ check_key_type(Declaration *d, Oid type)
 
 	if (!OidIsValid(entry->eq_opr) || !OidIsValid(entry->hash_proc))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("key_type %s of state variable \"%s\" of processor \"%s\" cannot be hashed", format_type_be(type), d->variable, d->processor),
+						errmsg("key_type %s of state variable \"%s\" of processor \"%s\" cannot be hashed",
+							   format_type_be(type), d->variable, d->processor),
 						errhint("Use a type that can, such as text.")));
 }
 
@@ -130,7 +134,8 @@ declared_ttl(Declaration *d, TimeMode mode)
 						errdetail("State lives by the clock; time_mode is %s.", time_mode_name(mode))));
 	ttl = options_interval_us(text, what);
 	if (ttl <= 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a positive interval", what), errdetail("It is %s.", text)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a positive interval", what),
+						errdetail("It is %s.", text)));
 	return ttl;
 }
 
@@ -144,7 +149,8 @@ check_members(Declaration *d)
 
 	if (!JB_ROOT_IS_OBJECT(d->json))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("state variable \"%s\" of processor \"%s\" must be declared by an object", d->variable, d->processor),
+						errmsg("state variable \"%s\" of processor \"%s\" must be declared by an object", d->variable,
+							   d->processor),
 						errhint("Declare it like {\"kind\": \"value\", \"type\": \"bigint\"}.")));
 	it = JsonbIteratorInit(&d->json->root);
 	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
@@ -152,11 +158,12 @@ check_members(Declaration *d)
 		bool known = false;
 
 		for (int i = 0; token == WJB_KEY && i < lengthof(members); i++)
-			known |= strlen(members[i]) == v.val.string.len && memcmp(members[i], v.val.string.val, v.val.string.len) == 0;
+			known |=
+				strlen(members[i]) == v.val.string.len && memcmp(members[i], v.val.string.val, v.val.string.len) == 0;
 		if (token == WJB_KEY && !known)
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("unknown member \"%s\" of state variable \"%s\" of processor \"%s\"", pnstrdup(v.val.string.val, v.val.string.len),
-								   d->variable, d->processor),
+							errmsg("unknown member \"%s\" of state variable \"%s\" of processor \"%s\"",
+								   pnstrdup(v.val.string.val, v.val.string.len), d->variable, d->processor),
 							errdetail("Valid members are: kind, type, key_type, ttl.")));
 	}
 }
@@ -169,8 +176,11 @@ parse_variable(Declaration *d, TimeMode mode)
 	check_members(d);
 	variable->name = pstrdup(d->variable);
 	if (d->variable[0] == '\0' || strcmp(d->variable, PROCESSOR_TIMERS) == 0 || strcmp(d->variable, "default") == 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a state variable of processor \"%s\" cannot be called \"%s\"", d->processor, d->variable),
-						errhint("Choose another name; \"default\" and \"%s\" mean something to the state reader.", PROCESSOR_TIMERS)));
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a state variable of processor \"%s\" cannot be called \"%s\"", d->processor, d->variable),
+				 errhint("Choose another name; \"default\" and \"%s\" mean something to the state reader.",
+						 PROCESSOR_TIMERS)));
 	variable->kind = declared_kind(d);
 	variable->type = declared_type(d, "type", &variable->typmod);
 	variable->key_typmod = -1;
@@ -180,7 +190,9 @@ parse_variable(Declaration *d, TimeMode mode)
 		check_key_type(d, variable->key_type);
 	}
 	else if (declared_text(d, "key_type", false))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("state variable \"%s\" of processor \"%s\" has a key_type but is no map", d->variable, d->processor)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("state variable \"%s\" of processor \"%s\" has a key_type but is no map", d->variable,
+							   d->processor)));
 	variable->ttl = declared_ttl(d, mode);
 	return variable;
 }
@@ -196,7 +208,8 @@ parse_state(Processor *processor, Jsonb *state)
 	Declaration d = {.processor = processor->name};
 
 	if (!JB_ROOT_IS_OBJECT(state))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("state of processor \"%s\" must be a JSON object", processor->name),
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("state of processor \"%s\" must be a JSON object", processor->name),
 						errhint("Like {\"count\": {\"kind\": \"value\", \"type\": \"bigint\"}}.")));
 	processor->variables = NIL;
 	it = JsonbIteratorInit(&state->root);

@@ -45,7 +45,7 @@ typedef struct Processor
 	Jsonb *state;
 	TimeMode time_mode;
 	char *event_time; /* result column that is event time for what stands above; NULL: none */
-	List *variables; /* ProcessorVariable, by name */
+	List *variables;  /* ProcessorVariable, by name */
 } Processor;
 
 /* In CurrentMemoryContext. 42704 when unknown (missing_ok: NULL). */

@@ -39,7 +39,8 @@ call_contexts_create(Transform *op)
 {
 	op->batch_context = AllocSetContextCreate(op->base.context, "stream transform batch", ALLOCSET_DEFAULT_SIZES);
 	op->rows_context = AllocSetContextCreate(op->base.context, "stream transform rows", ALLOCSET_DEFAULT_SIZES);
-	op->call_context = AllocSetContextCreate(op->base.context, "stream transform call", 0, 64 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
+	op->call_context =
+		AllocSetContextCreate(op->base.context, "stream transform call", 0, 64 * 1024, ALLOCSET_DEFAULT_MAXSIZE);
 	op->econtext = CreateStandaloneExprContext();
 	op->econtext->ecxt_per_query_memory = op->call_context;
 }
@@ -60,7 +61,8 @@ transform_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider
 	op->key_type = key_type_of(op);
 	op->probe = probe_create(op);
 	op->output = MakeSingleTupleTableSlot(spec->output, &TTSOpsVirtual);
-	get_typlenbyvalalign(TupleDescAttr(spec->input[0], 1)->atttypid, &op->row_length, &op->row_by_value, &op->row_align);
+	get_typlenbyvalalign(TupleDescAttr(spec->input[0], 1)->atttypid, &op->row_length, &op->row_by_value,
+						 &op->row_align);
 	call_contexts_create(op);
 	transform_records_create(op);
 	transform_stores_open(op, query_id, last_batch);
@@ -105,7 +107,8 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 		operator_late_row(base, slot);
 		return;
 	}
-	transform_rows_add(op, transform_record_find_or_add(op, slot->tts_values, slot->tts_isnull), slot->tts_values[1], slot->tts_isnull[1]);
+	transform_rows_add(op, transform_record_find_or_add(op, slot->tts_values, slot->tts_isnull), slot->tts_values[1],
+					   slot->tts_isnull[1]);
 }
 
 /* ---- the handlers' turn ---- */
@@ -113,7 +116,9 @@ transform_receive(Operator *base, int input, TupleTableSlot *slot)
 static void
 handle_rows(Transform *op)
 {
-	int max_rows = op->base.batch->row_by_row ? 1 : INT_MAX; /* low latency: nobody may rely on which rows come together, so none do */
+	int max_rows = op->base.batch->row_by_row
+					   ? 1
+					   : INT_MAX; /* low latency: nobody may rely on which rows come together, so none do */
 
 	transform_rows_end(op);
 	for (KeyRecord *record = op->first_waiting; record; record = record->next)

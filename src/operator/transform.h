@@ -24,11 +24,11 @@ typedef struct KeyRecord
 {
 	MinimalTuple key;
 	uint32 hash;
-	int elements;			/* in all lists below */
-	int nrows;				/* of this batch, not handled yet */
-	int64 number;			/* among the keys of this batch */
+	int elements; /* in all lists below */
+	int nrows;	  /* of this batch, not handled yet */
+	int64 number; /* among the keys of this batch */
 	struct WaitingRow *first, *last;
-	struct KeyRecord *next; /* in the order of their first rows */
+	struct KeyRecord *next;					 /* in the order of their first rows */
 	dlist_head lists[FLEXIBLE_ARRAY_MEMBER]; /* Element, by serial: one per list, map, and the timers */
 } KeyRecord;
 
@@ -66,7 +66,7 @@ typedef struct Handler
 	FunctionCallInfo call;
 	TupleDesc result; /* one column when it returns no rows */
 	bool returns_row;
-	TupleTableSlot *row;  /* for rows that come as datums */
+	TupleTableSlot *row;	/* for rows that come as datums */
 	TupleTableSlot *stored; /* for rows that come in a tuplestore */
 } Handler;
 
@@ -94,7 +94,7 @@ struct Transform
 	Variable *timers;	 /* NULL in time mode none */
 	int nlists;
 	int64 next_serial;
-	bool stale; /* state was forgotten: elements are to be found again */
+	bool stale;			   /* state was forgotten: elements are to be found again */
 	TupleTableSlot *probe; /* key and second key column, for the stores */
 	/* keys: those with elements, and those of the running batch */
 	KeyType *key_type;
@@ -119,9 +119,9 @@ struct Transform
 	KeyRecord *record;
 	Datum key;
 	bool key_null;
-	bool firing;	/* timers: what is registered now and due already waits for the next batch */
-	List *deferred; /* StateEntry: those */
-	int nest_level; /* of subtransactions, when the call began */
+	bool firing;	 /* timers: what is registered now and due already waits for the next batch */
+	List *deferred;	 /* StateEntry: those */
+	int nest_level;	 /* of subtransactions, when the call began */
 	UndoEntry *undo; /* newest first */
 	bool undo_due;
 	int64 timers_fired;
@@ -151,7 +151,8 @@ extern Transform *transform_running(void);
 extern void transform_rows_begin(Transform *op);
 extern void transform_rows_add(Transform *op, KeyRecord *record, Datum value, bool isnull);
 extern void transform_rows_end(Transform *op); /* all are there */
-extern Datum transform_rows_take(Transform *op, KeyRecord *record, int limit); /* the array; keys must be taken in their order, each to its end */
+extern Datum transform_rows_take(Transform *op, KeyRecord *record,
+								 int limit); /* the array; keys must be taken in their order, each to its end */
 extern void transform_rows_done(Transform *op);
 
 /* ---- transform_key.c: KeyRecords ---- */

@@ -36,10 +36,12 @@ transform_running(void)
 static void
 refuse_handler(Oid function, const char *what, const char *why)
 {
-	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("function %s cannot be the %s of a processor", format_procedure(function), what),
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("function %s cannot be the %s of a processor", format_procedure(function), what),
 					errdetail("%s.", why),
-					errhint(strcmp(what, "handle_input") == 0 ? "Declare it like f(key K, rows R[]) RETURNS TABLE (…)." :
-																"Declare it like f(key K, expires_at timestamptz) RETURNS TABLE (…).")));
+					errhint(strcmp(what, "handle_input") == 0
+								? "Declare it like f(key K, rows R[]) RETURNS TABLE (…)."
+								: "Declare it like f(key K, expires_at timestamptz) RETURNS TABLE (…).")));
 }
 
 /* The columns it returns, as it declares them. */
@@ -65,7 +67,8 @@ handler_result(Oid function, const char *what, bool *returns_row)
 			TupleDescInitEntry(desc, 1, name, type, -1, 0);
 			return desc;
 		default:
-			refuse_handler(function, what, "It must say which columns it returns: RETURNS TABLE, or SETOF a named type");
+			refuse_handler(function, what,
+						   "It must say which columns it returns: RETURNS TABLE, or SETOF a named type");
 			return NULL;
 	}
 }
@@ -79,7 +82,8 @@ transform_handler_shape(Oid function, const char *what)
 	Form_pg_proc form;
 
 	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s of a processor does not exist: function with OID %u", what, function)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+						errmsg("%s of a processor does not exist: function with OID %u", what, function)));
 	form = (Form_pg_proc) GETSTRUCT(tuple);
 	if (form->prokind != PROKIND_FUNCTION)
 		refuse_handler(function, what, "It is no plain function");
@@ -87,11 +91,13 @@ transform_handler_shape(Oid function, const char *what)
 		refuse_handler(function, what, "It must take two arguments");
 	shape.key_type = form->proargtypes.values[0];
 	shape.second_type = form->proargtypes.values[1];
-	if (IsPolymorphicType(shape.key_type) || IsPolymorphicType(shape.second_type) || get_typtype(shape.key_type) == TYPTYPE_PSEUDO)
+	if (IsPolymorphicType(shape.key_type) || IsPolymorphicType(shape.second_type) ||
+		get_typtype(shape.key_type) == TYPTYPE_PSEUDO)
 		refuse_handler(function, what, "Its arguments must have types of their own, not pseudo-types");
 	if (timer && shape.second_type != TIMESTAMPTZOID)
 		refuse_handler(function, what, "Its second argument must be a timestamptz, the time of the timer");
-	if (!timer && (!type_is_array_domain(shape.second_type) || shape.second_type == RECORDARRAYOID || shape.second_type == ANYARRAYOID))
+	if (!timer && (!type_is_array_domain(shape.second_type) || shape.second_type == RECORDARRAYOID ||
+				   shape.second_type == ANYARRAYOID))
 		refuse_handler(function, what, "Its second argument must be an array of rows, of a named type");
 	ReleaseSysCache(tuple);
 	shape.result = handler_result(function, what, &shape.returns_row);
@@ -105,22 +111,26 @@ transform_handler_check_result(Oid function, TupleDesc result, TupleDesc wanted,
 
 	for (int i = 0; i < result->natts; i++)
 	{
-		Form_pg_attribute has = TupleDescAttr(result, i), wants = column < ncolumns ? TupleDescAttr(wanted, column) : NULL;
+		Form_pg_attribute has = TupleDescAttr(result, i),
+						  wants = column < ncolumns ? TupleDescAttr(wanted, column) : NULL;
 
 		if (has->attisdropped)
 			continue;
 		column++;
 		if (wants && !IsBinaryCoercible(has->atttypid, wants->atttypid))
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column %d of the result of transform_with_state, \"%s\", has type %s, but function %s returns %s there", column,
-								   NameStr(wants->attname), format_type_be(wants->atttypid), format_procedure(function), format_type_be(has->atttypid)),
+							errmsg("column %d of the result of transform_with_state, \"%s\", has type %s, but function "
+								   "%s returns %s there",
+								   column, NameStr(wants->attname), format_type_be(wants->atttypid),
+								   format_procedure(function), format_type_be(has->atttypid)),
 							errhint("Columns are matched by position: correct the list after AS, or the function.")));
 	}
 	if (column != ncolumns)
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-						errmsg("the result of transform_with_state is declared with %d columns, but function %s returns %d", ncolumns,
-							   format_procedure(function), column),
-						errhint("Columns are matched by position: correct the list after AS, or the function.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the result of transform_with_state is declared with %d columns, but function %s returns %d",
+						ncolumns, format_procedure(function), column),
+				 errhint("Columns are matched by position: correct the list after AS, or the function.")));
 }
 
 /* ---- looking up, once a batch ---- */
@@ -141,9 +151,11 @@ handler_resolve(Transform *op, Handler *handler, const char *signature, const ch
 	if (shape.key_type != TupleDescAttr(key, 0)->atttypid ||
 		shape.second_type != (handler == &op->timer ? TIMESTAMPTZOID : op->spec->rows_type))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("types that function %s takes were made anew while streaming query \"%s\" runs", format_procedure(handler->function), op->base.batch->query_name),
+						errmsg("types that function %s takes were made anew while streaming query \"%s\" runs",
+							   format_procedure(handler->function), op->base.batch->query_name),
 						errhint("Stop the query and start it again.")));
-	transform_handler_check_result(handler->function, shape.result, op->base.spec->output, op->base.spec->output->natts - 1);
+	transform_handler_check_result(handler->function, shape.result, op->base.spec->output,
+								   op->base.spec->output->natts - 1);
 	handler->result = BlessTupleDesc(shape.result);
 	handler->returns_row = shape.returns_row;
 	handler->row = MakeSingleTupleTableSlot(handler->result, &TTSOpsHeapTuple);
@@ -151,7 +163,9 @@ handler_resolve(Transform *op, Handler *handler, const char *signature, const ch
 	fmgr_info(handler->function, &handler->info);
 	handler->call = palloc(SizeForFunctionCallInfo(2));
 	InitFunctionCallInfoData(*handler->call, &handler->info, 2,
-							 OidIsValid(op->spec->collation) ? op->spec->collation : type_is_collatable(TupleDescAttr(key, 0)->atttypid) ? DEFAULT_COLLATION_OID : InvalidOid,
+							 OidIsValid(op->spec->collation)					   ? op->spec->collation
+							 : type_is_collatable(TupleDescAttr(key, 0)->atttypid) ? DEFAULT_COLLATION_OID
+																				   : InvalidOid,
 							 NULL, NULL);
 }
 
@@ -271,8 +285,11 @@ invoke(Transform *op, Handler *handler, ReturnSetInfo *result)
 static void
 call_handler(Transform *op, Handler *handler, KeyRecord *record, Datum second)
 {
-	ReturnSetInfo result = {.type = T_ReturnSetInfo, .econtext = op->econtext, .expectedDesc = handler->result,
-							.allowedModes = SFRM_ValuePerCall | SFRM_Materialize, .returnMode = SFRM_ValuePerCall};
+	ReturnSetInfo result = {.type = T_ReturnSetInfo,
+							.econtext = op->econtext,
+							.expectedDesc = handler->result,
+							.allowedModes = SFRM_ValuePerCall | SFRM_Materialize,
+							.returnMode = SFRM_ValuePerCall};
 	FunctionCallInfo call = handler->call;
 	MemoryContext caller = MemoryContextSwitchTo(op->call_context);
 	Transform *before = running;

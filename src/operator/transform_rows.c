@@ -80,7 +80,8 @@ spool_start(Transform *op)
 
 	op->spool = palloc0(sizeof(RowSpool));
 	op->spool->slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	op->spool->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first, maintenance_work_mem, NULL, TUPLESORT_NONE);
+	op->spool->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first, maintenance_work_mem,
+										   NULL, TUPLESORT_NONE);
 	for (KeyRecord *record = op->first_waiting; record; record = record->next)
 	{
 		for (WaitingRow *row = record->first; row; row = row->next)
@@ -126,7 +127,8 @@ row_keep(Transform *op, KeyRecord *record, Datum value, bool isnull)
 	else
 		record->first = record->last = row;
 	MemoryContextSwitchTo(caller);
-	if (op->nrows_waiting % LOOK_EVERY == 0 && MemoryContextMemAllocated(op->rows_context, false) > maintenance_work_mem * (Size) 1024)
+	if (op->nrows_waiting % LOOK_EVERY == 0 &&
+		MemoryContextMemAllocated(op->rows_context, false) > maintenance_work_mem * (Size) 1024)
 		spool_start(op);
 }
 
@@ -213,7 +215,8 @@ transform_rows_take(Transform *op, KeyRecord *record, int limit)
 	else
 		n = take_from_memory(record, n, values, nulls);
 	record->nrows -= n;
-	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower, type, op->row_length, op->row_by_value, op->row_align));
+	return PointerGetDatum(
+		construct_md_array(values, nulls, 1, &n, &lower, type, op->row_length, op->row_by_value, op->row_align));
 }
 
 void

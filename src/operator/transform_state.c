@@ -150,7 +150,8 @@ element_second(Variable *variable, Element *element)
 	Datum key;
 	bool isnull;
 
-	return variable_is_map(variable) ? variable_entry_second(variable, element->entry, &key, &isnull) : Int64GetDatum(element->serial);
+	return variable_is_map(variable) ? variable_entry_second(variable, element->entry, &key, &isnull)
+									 : Int64GetDatum(element->serial);
 }
 
 static void
@@ -215,7 +216,8 @@ undo_note(Variable *variable, Datum second, StateEntry *entry)
 
 		undo->expires = entry->expires;
 		if (variable->declared)
-			undo->value = variable_value_copy(variable, variable_is_single(variable) ? variable_single_value(variable, entry) : element->value);
+			undo->value = variable_value_copy(
+				variable, variable_is_single(variable) ? variable_single_value(variable, entry) : element->value);
 		undo->serial = variable_is_single(variable) ? 0 : element->serial;
 	}
 	undo->next = op->undo;
@@ -371,7 +373,8 @@ variable_map_remove(Variable *variable, Datum key)
 void
 transform_timer_register(Transform *op, TimestampTz at)
 {
-	TimestampTz due = op->processor->time_mode == TIME_MODE_EVENT ? op->base.batch->evict_watermark : op->base.batch->batch_time;
+	TimestampTz due =
+		op->processor->time_mode == TIME_MODE_EVENT ? op->base.batch->evict_watermark : op->base.batch->batch_time;
 	bool wait = op->firing && at <= due;
 	MemoryContext caller;
 

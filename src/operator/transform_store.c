@@ -95,7 +95,8 @@ variable_value_copy(Variable *variable, Datum value)
 /* ---- stores ---- */
 
 static void
-variable_open(Transform *op, Variable *variable, const char *name, Oid second_type, int32 second_typmod, int64 query_id, int64 last_batch)
+variable_open(Transform *op, Variable *variable, const char *name, Oid second_type, int32 second_typmod, int64 query_id,
+			  int64 last_batch)
 {
 	bool pair = OidIsValid(second_type);
 	StateSchema schema = {.query_id = query_id, .operator_id = op->base.spec->id, .state_name = name};
@@ -167,7 +168,8 @@ elements_load(Transform *op, Variable *variable)
 
 		if (element == NULL) /* timers have no value */
 		{
-			element = entry->value = MemoryContextAllocZero(op->provider->value_context(variable->store), sizeof(Element));
+			element = entry->value =
+				MemoryContextAllocZero(op->provider->value_context(variable->store), sizeof(Element));
 			element->entry = entry;
 		}
 		if (!variable_is_map(variable))
@@ -208,7 +210,9 @@ transform_stores_open(Transform *op, int64 query_id, int64 last_batch)
 		ProcessorVariable *declared = variable->declared = lfirst(lc);
 
 		variable_open(op, variable, declared->name,
-					  declared->kind == VARIABLE_VALUE ? InvalidOid : declared->kind == VARIABLE_LIST ? INT8OID : declared->key_type,
+					  declared->kind == VARIABLE_VALUE	? InvalidOid
+					  : declared->kind == VARIABLE_LIST ? INT8OID
+														: declared->key_type,
 					  declared->kind == VARIABLE_MAP ? declared->key_typmod : -1, query_id, last_batch);
 	}
 	if (op->processor->time_mode != TIME_MODE_NONE)
@@ -249,7 +253,9 @@ transform_show(Operator *base, StateStore *store, StateEntry *entry, OperatorSho
 
 	row->tts_isnull[1] = entry->removed;
 	if (!entry->removed)
-		row->tts_values[1] = variable->declared == NULL ? second : variable_is_single(variable) ? variable_single_value(variable, entry) : ((Element *) entry->value)->value;
+		row->tts_values[1] = variable->declared == NULL		? second
+							 : variable_is_single(variable) ? variable_single_value(variable, entry)
+															: ((Element *) entry->value)->value;
 	if (row->tts_tupleDescriptor->natts == 3)
 	{
 		row->tts_values[2] = second;

@@ -98,15 +98,20 @@ check_form(TransformCut *t)
 	int position = t->call->location;
 
 	if (list_length(rte->functions) != 1 || rte->funcordinality)
-		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state cannot be used in ROWS FROM or WITH ORDINALITY"),
-						errhint("Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …)."), check_position(t->c, position)));
+		ereport(
+			ERROR,
+			(errcode(REFUSE), errmsg("transform_with_state cannot be used in ROWS FROM or WITH ORDINALITY"),
+			 errhint(
+				 "Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …)."),
+			 check_position(t->c, position)));
 	for (int i = t->rtindex; i < list_length(t->query->rtable); i++)
 		if (transform_call(list_nth(t->query->rtable, i)))
 			ereport(ERROR, (errcode(REFUSE), errmsg("only one transform_with_state is supported in a FROM clause"),
 							errhint("Put the first one into a subquery."), check_position(t->c, position)));
 	if (t->c->mode == OUTPUT_COMPLETE && !aggregates_above(t->level))
 		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is not supported in output mode complete"),
-						errdetail("What handlers return comes out once."), errhint("Use output mode append or update, or aggregate the result."),
+						errdetail("What handlers return comes out once."),
+						errhint("Use output mode append or update, or aggregate the result."),
 						check_position(t->c, position)));
 }
 
@@ -116,7 +121,8 @@ load_processor(TransformCut *t)
 	Node *name = eval_const_expressions(NULL, copyObject(linitial(t->call->args)));
 
 	if (!IsA(name, Const) || ((Const *) name)->constisnull)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("the processor of transform_with_state must be a constant name"),
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("the processor of transform_with_state must be a constant name"),
 						check_position(t->c, t->call->location)));
 	t->spec->processor = processor_load(TextDatumGetCString(((Const *) name)->constvalue), false);
 }
@@ -166,9 +172,10 @@ split_item(TransformCut *t, Node *item)
 	join = (JoinExpr *) item;
 	in_left = holds_call(t, join->larg);
 	if (join->jointype != JOIN_INNER && (join->jointype != JOIN_LEFT || !in_left))
-		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state cannot stand on the nullable side of an outer join"),
-						errdetail("Which rows its handlers do not return is never known."), errhint("Use CROSS JOIN LATERAL, or a comma and LATERAL."),
-						check_position(t->c, t->call->location)));
+		ereport(ERROR,
+				(errcode(REFUSE), errmsg("transform_with_state cannot stand on the nullable side of an outer join"),
+				 errdetail("Which rows its handlers do not return is never known."),
+				 errhint("Use CROSS JOIN LATERAL, or a comma and LATERAL."), check_position(t->c, t->call->location)));
 	if (in_left)
 	{
 		join->larg = split_item(t, join->larg);
@@ -246,15 +253,17 @@ static void
 refuse_type(TransformCut *t, const char *what, Oid has, Oid wants)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-					errmsg("%s of transform_with_state is of type %s, but the handlers of processor \"%s\" take %s", what, format_type_be(has),
-						   t->spec->processor->name, format_type_be(wants)),
-					errhint("Cast it, or give the processor handlers for that type."), check_position(t->c, t->call->location)));
+					errmsg("%s of transform_with_state is of type %s, but the handlers of processor \"%s\" take %s",
+						   what, format_type_be(has), t->spec->processor->name, format_type_be(wants)),
+					errhint("Cast it, or give the processor handlers for that type."),
+					check_position(t->c, t->call->location)));
 }
 
 static Node *
 coerce_column(TransformCut *t, Node *expr, Oid type, const char *what)
 {
-	Node *coerced = coerce_to_target_type(NULL, copyObject(expr), exprType(expr), type, -1, COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	Node *coerced = coerce_to_target_type(NULL, copyObject(expr), exprType(expr), type, -1, COERCION_ASSIGNMENT,
+										  COERCE_IMPLICIT_CAST, -1);
 
 	if (coerced == NULL)
 		refuse_type(t, what, exprType(expr), type);
@@ -298,7 +307,8 @@ consider_event_column(TransformCut *t, Node *var)
 	if (t->event_column && !lineage_same_columns(lineage.columns, t->event_time.columns))
 		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state over two event-time columns is not supported"),
 						errdetail("It would not be clear which of them says when a row is late."),
-						errhint("Select the event time of one of them in a subquery."), check_position(t->c, t->call->location)));
+						errhint("Select the event time of one of them in a subquery."),
+						check_position(t->c, t->call->location)));
 	if (t->event_column)
 		return;
 	t->event_time = lineage;
@@ -323,9 +333,12 @@ find_event_time(TransformCut *t)
 			consider_event_column(t, lfirst(var));
 	}
 	if (t->event_column == NULL && t->spec->processor->time_mode == TIME_MODE_EVENT)
-		ereport(ERROR, (errcode(REFUSE), errmsg("processor \"%s\" with time_mode event_time needs a source with a watermark", t->spec->processor->name),
+		ereport(ERROR, (errcode(REFUSE),
+						errmsg("processor \"%s\" with time_mode event_time needs a source with a watermark",
+							   t->spec->processor->name),
 						errdetail("Timers fire when the watermark reaches them."),
-						errhint("Give the source an event_time and a watermark_delay (or use option watermarks), and keep the event time in the subquery."),
+						errhint("Give the source an event_time and a watermark_delay (or use option watermarks), and "
+								"keep the event time in the subquery."),
 						check_position(t->c, t->call->location)));
 }
 
@@ -370,10 +383,13 @@ refuse_column(TransformCut *t, Var *var)
 {
 	RangeTblEntry *rte = rt_fetch(var->varno, t->entries);
 
-	ereport(ERROR, (errcode(REFUSE), errmsg("column \"%s.%s\" cannot be used beside transform_with_state", rte->eref->aliasname,
-											var->varattno > 0 ? get_rte_attribute_name(rte, var->varattno) : "*"),
-					errdetail("Handlers take many rows and return others: of what stands before the call only the key is left."),
-					errhint("Let the handlers return it as a column of their result."), check_position(t->c, var->location)));
+	ereport(
+		ERROR,
+		(errcode(REFUSE),
+		 errmsg("column \"%s.%s\" cannot be used beside transform_with_state", rte->eref->aliasname,
+				var->varattno > 0 ? get_rte_attribute_name(rte, var->varattno) : "*"),
+		 errdetail("Handlers take many rows and return others: of what stands before the call only the key is left."),
+		 errhint("Let the handlers return it as a column of their result."), check_position(t->c, var->location)));
 }
 
 static Var *
@@ -392,7 +408,8 @@ whole_row(TransformCut *t)
 	for (int i = 1; i <= t->ncolumns; i++)
 	{
 		row->args = lappend(row->args, output_var(t, i));
-		row->colnames = lappend(row->colnames, makeString(pstrdup(NameStr(TupleDescAttr(t->spec->base.output, i - 1)->attname))));
+		row->colnames =
+			lappend(row->colnames, makeString(pstrdup(NameStr(TupleDescAttr(t->spec->base.output, i - 1)->attname))));
 	}
 	row->row_typeid = RECORDOID;
 	row->row_format = COERCE_IMPLICIT_CAST;
@@ -411,7 +428,10 @@ find_key(TransformCut *t, Node *node)
 	if (!equal(key, node))
 		return NULL;
 	column = (Node *) output_var(t, t->ncolumns + 1);
-	return exprType(column) == exprType(key) ? column : coerce_to_target_type(NULL, column, exprType(column), exprType(key), exprTypmod(key), COERCION_EXPLICIT, COERCE_IMPLICIT_CAST, -1);
+	return exprType(column) == exprType(key)
+			   ? column
+			   : coerce_to_target_type(NULL, column, exprType(column), exprType(key), exprTypmod(key),
+									   COERCION_EXPLICIT, COERCE_IMPLICIT_CAST, -1);
 }
 
 static Node *
@@ -479,7 +499,8 @@ output_desc(TransformCut *t, Oid key_type, Oid key_collation)
 	{
 		char *name = strVal(list_nth(rte->eref->colnames, i));
 
-		TupleDescInitEntry(desc, i + 1, name, list_nth_oid(t->function->funccoltypes, i), list_nth_int(t->function->funccoltypmods, i), 0);
+		TupleDescInitEntry(desc, i + 1, name, list_nth_oid(t->function->funccoltypes, i),
+						   list_nth_int(t->function->funccoltypmods, i), 0);
 		TupleDescInitEntryCollation(desc, i + 1, list_nth_oid(t->function->funccolcollations, i));
 		names = lappend(names, name);
 	}
@@ -495,8 +516,10 @@ find_key_operators(TransformCut *t, Node *key)
 
 	t->spec->eq_operator = type->eq_opr;
 	if (!OidIsValid(type->eq_opr) || !OidIsValid(type->hash_proc))
-		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state cannot keep state by a key of type %s", format_type_be(exprType(key))),
-						errdetail("The type has no hash function."), check_position(t->c, t->call->location)));
+		ereport(ERROR,
+				(errcode(REFUSE),
+				 errmsg("transform_with_state cannot keep state by a key of type %s", format_type_be(exprType(key))),
+				 errdetail("The type has no hash function."), check_position(t->c, t->call->location)));
 	t->spec->collation = exprCollation(key);
 }
 
@@ -511,7 +534,9 @@ output_lineage(TransformCut *t, int column)
 	value->typeMod = -1;
 	lineage.kind = LINEAGE_INSTANT;
 	/* a timestamp counts as UTC, and has the same bits as the timestamptz it means */
-	lineage.closes = value->typeId == TIMESTAMPTZOID ? (Expr *) value : (Expr *) makeRelabelType((Expr *) value, TIMESTAMPTZOID, -1, InvalidOid, COERCE_IMPLICIT_CAST);
+	lineage.closes = value->typeId == TIMESTAMPTZOID ? (Expr *) value
+													 : (Expr *) makeRelabelType((Expr *) value, TIMESTAMPTZOID, -1,
+																				InvalidOid, COERCE_IMPLICIT_CAST);
 	lineage.direct = lineage.at_end = NULL;
 	lineage.length = NULL;
 	lineage.bound = lineage.session = false;
@@ -577,7 +602,7 @@ cut_transform(Compile *c, Level *level)
 	check_not_volatile(c, stage, "transform_with_state");
 
 	/* What stands before the call may be stateful itself. */
-	below = (Level) {stage, level->parent};
+	below = (Level){stage, level->parent};
 	cut_query(c, &below);
 	cut_check_final_rows(c, stage, "transform_with_state");
 	t.spec->base.id = list_length(c->plan->operators);

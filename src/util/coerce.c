@@ -126,12 +126,14 @@ apply_elements(Coercion *c, Datum value)
 	bool *nulls;
 	int n;
 
-	deconstruct_array(array, c->element->from, c->element_length[0], c->element_by_value[0], c->element_align[0], &values, &nulls, &n);
+	deconstruct_array(array, c->element->from, c->element_length[0], c->element_by_value[0], c->element_align[0],
+					  &values, &nulls, &n);
 	for (int i = 0; i < n; i++)
 		if (!nulls[i])
 			values[i] = coercion_apply(c->element, values[i]);
-	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(array), ARR_DIMS(array), ARR_LBOUND(array), c->element->to, c->element_length[1],
-											  c->element_by_value[1], c->element_align[1]));
+	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(array), ARR_DIMS(array), ARR_LBOUND(array),
+											  c->element->to, c->element_length[1], c->element_by_value[1],
+											  c->element_align[1]));
 }
 
 Datum
@@ -144,9 +146,9 @@ coercion_apply(Coercion *c, Datum value)
 	if (c->element)
 		return apply_elements(c, value);
 	if (!c->plain)
-		value = c->nargs == 1 ? FunctionCall1(&c->function, value) :
-				c->nargs == 2 ? FunctionCall2(&c->function, value, Int32GetDatum(c->typmod)) :
-								FunctionCall3(&c->function, value, Int32GetDatum(c->typmod), BoolGetDatum(false));
+		value = c->nargs == 1	? FunctionCall1(&c->function, value)
+				: c->nargs == 2 ? FunctionCall2(&c->function, value, Int32GetDatum(c->typmod))
+								: FunctionCall3(&c->function, value, Int32GetDatum(c->typmod), BoolGetDatum(false));
 	if (c->has_length)
 		value = FunctionCall3(&c->length, value, Int32GetDatum(c->typmod), BoolGetDatum(false));
 	return value;
