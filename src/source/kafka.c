@@ -19,13 +19,8 @@ kafka_open(SourceDef *def)
 	reader->base.def = def;
 	reader->base.context = CurrentMemoryContext;
 	reader->options = options;
-	reader->topics = palloc0(sizeof(KafkaTopic) * options->ntopics);
 	for (int i = 0; i < options->ntopics; i++)
-	{
-		reader->topics[i].name = options->topics[i];
-		reader->topics[i].number = i;
-		reader->topics[i].name_datum = CStringGetTextDatum(options->topics[i]);
-	}
+		kafka_topic_add(reader, options->topics[i])->lane_number = i;
 	dlist_init(&reader->scans);
 	return &reader->base;
 }

@@ -25,8 +25,9 @@
 
 typedef struct KafkaOptions
 {
-	char **topics;
+	char **topics; /* names; none with a pattern */
 	int ntopics;
+	char *pattern;				 /* regular expression of topic names; NULL: the list */
 	Jsonb *starting_offsets;	 /* object; NULL: by starting_at */
 	int64 starting_at;			 /* RD_KAFKA_OFFSET_BEGINNING or _END */
 	int64 starting_timestamp_ms; /* -1: none */
@@ -48,7 +49,8 @@ typedef struct KafkaEvidence
 typedef struct KafkaTopic
 {
 	char *name;
-	int number;		  /* in options->topics */
+	int number;		  /* in reader->topics */
+	int lane_number;  /* stable over restarts: of the list, else kept in the position; -1: not known yet */
 	Datum name_datum; /* text */
 	bool verified;	  /* to be the one our position is of */
 	rd_kafka_topic_t *handle;
@@ -58,7 +60,6 @@ typedef struct KafkaPartition
 {
 	KafkaTopic *topic;
 	int32 id;
-	int lane;
 	rd_kafka_queue_t *queue;
 	bool started;
 	/* the window: every message with start <= offset < next that exists is in messages[head .. head + count) */
@@ -84,7 +85,8 @@ typedef struct KafkaReader
 	KafkaOptions *options;
 	KafkaClient *client; /* NULL: not connected yet */
 	MemoryContext client_context;
-	KafkaTopic *topics;
+	KafkaTopic **topics;
+	int ntopics;
 	KafkaPartition **partitions;
 	int npartitions;
 	int sized_for;		 /* partitions the queues' bounds were made for */
@@ -134,6 +136,21 @@ extern bool kafka_refresh_partitions(KafkaReader *reader, bool force);
 /* Asks for one offset of every partition (RD_KAFKA_OFFSET_BEGINNING, _END, or a time in ms) into offsets[]. */
 extern void kafka_list_offsets(KafkaReader *reader, int64 which, int64 *offsets);
 extern void kafka_disconnect(KafkaReader *reader);
+extern KafkaTopic *kafka_topic_add(KafkaReader *reader, const char *name);
+/* The partition's number in the log of watermarks: its own when there is one topic. */
+extern int kafka_partition_lane(KafkaReader *reader, KafkaPartition *partition);
+
+/* ---- kafka_metadata.c: what topics and partitions there are ---- */
+/* Brings reader->topics up to date, and says how many partitions each has (palloc'ed). */
+extern int *kafka_ask_partitions(KafkaReader *reader);
+extern void kafka_report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error);
+extern bool kafka_error_is_transient(rd_kafka_resp_err_t error);
+extern void kafka_pause(KafkaReader *reader);
+extern void *kafka_malloc(size_t size); /* for calls: zeroed, or an error */
+/* Whole names match the regular expression; Kafka's own topics never do. */
+extern bool kafka_topic_matches(const char *pattern, const char *name);
+/* Several topics: they are named in positions. */
+extern bool kafka_is_nested(KafkaReader *reader);
 
 /* ---- kafka_position.c: jsonb ⇄ offsets ---- */
 /* Offsets per partition; KAFKA_NOT_FOUND where the position names none. Partitions that are gone are data loss. */

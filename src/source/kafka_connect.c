@@ -1,5 +1,5 @@
 /*
- * kafka_connect.c: the reader's client, its topics and partitions, and questions to the broker.
+ * kafka_connect.c: the reader's client, its partitions, and questions to the broker about offsets.
  *
  * Options → client → metadata → one KafkaPartition each. Questions run through kafka_client_call: bounded,
  * interruptible, and gone with the process. Danger: run() of a call happens in another thread; it sees malloc'ed
@@ -15,177 +15,6 @@
 #define AHEAD_KBYTES (64 * 1024)
 #define AHEAD_MESSAGES 200000
 #define FEW_PARTITIONS 8
-#define RETRY_PAUSE_MS 100
-
-/* ---- what topics there are ---- */
-
-typedef struct MetadataCall
-{
-	KafkaCall base;
-	int ntopics;
-	rd_kafka_topic_t **topics; /* the thread's own */
-	int *counts;			   /* partitions, or -1 */
-	rd_kafka_resp_err_t *errors;
-} MetadataCall;
-
-static void
-metadata_run(KafkaCall *base, rd_kafka_t *rk, int timeout_ms)
-{
-	MetadataCall *call = (MetadataCall *) base;
-
-	for (int i = 0; i < call->ntopics; i++)
-	{
-		const struct rd_kafka_metadata *metadata;
-
-		call->counts[i] = -1;
-		call->errors[i] = rd_kafka_metadata(rk, 0, call->topics[i], &metadata, timeout_ms);
-		if (call->errors[i])
-			continue;
-		if (metadata->topic_cnt == 1)
-		{
-			call->errors[i] = metadata->topics[0].err;
-			call->counts[i] = metadata->topics[0].partition_cnt;
-		}
-		rd_kafka_metadata_destroy(metadata);
-	}
-	for (int i = 0; i < call->ntopics; i++)
-		rd_kafka_topic_destroy(call->topics[i]);
-	call->ntopics = 0;
-}
-
-static void
-metadata_destroy(KafkaCall *base)
-{
-	MetadataCall *call = (MetadataCall *) base;
-
-	free(call->topics);
-	free(call->counts);
-	free(call->errors);
-	free(call);
-}
-
-static void *
-malloc_or_fail(size_t size)
-{
-	void *memory = calloc(1, size);
-
-	if (!memory)
-		ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
-	return memory;
-}
-
-static MetadataCall *
-metadata_prepare(KafkaReader *reader)
-{
-	int n = reader->options->ntopics;
-	MetadataCall *call = malloc_or_fail(sizeof(MetadataCall));
-
-	call->base.run = metadata_run;
-	call->base.destroy = metadata_destroy;
-	call->topics = malloc_or_fail(sizeof(*call->topics) * n);
-	call->counts = malloc_or_fail(sizeof(*call->counts) * n);
-	call->errors = malloc_or_fail(sizeof(*call->errors) * n);
-	for (int i = 0; i < n; i++)
-		call->topics[i] = rd_kafka_topic_new(kafka_client_handle(reader->client), reader->topics[i].name, NULL);
-	call->ntopics = n;
-	return call;
-}
-
-static void
-report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error)
-{
-	int code;
-	const char *complaint = kafka_client_complaint(reader->client, &code);
-	bool refused = kafka_sqlstate(code) == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION;
-
-	ereport(ERROR, errcode(kafka_sqlstate(refused ? code : error)),
-			errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
-			errdetail("%s.%s%s", rd_kafka_err2str(error), *complaint ? " Last trouble: " : "", complaint));
-}
-
-static bool
-error_is_transient(rd_kafka_resp_err_t error)
-{
-	switch (error)
-	{
-		case RD_KAFKA_RESP_ERR__TRANSPORT:
-		case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
-		case RD_KAFKA_RESP_ERR__TIMED_OUT:
-		case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
-		case RD_KAFKA_RESP_ERR__WAIT_COORD:
-		case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
-		case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION:
-		case RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE:
-		case RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE:
-		case RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION:
-		case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
-		case RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH:
-		case RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH:
-		case RD_KAFKA_RESP_ERR_OFFSET_NOT_AVAILABLE:
-		case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/* A pause between two questions, with interrupts served. */
-static void
-pause_ms(KafkaReader *reader, long ms)
-{
-	kafka_client_wait(reader->client, ms);
-	kafka_client_kick(reader->client);
-}
-
-/* Partition counts per topic into counts[]; retries what passes by itself within the bound. */
-static void
-metadata_ask(KafkaReader *reader, int *counts)
-{
-	int64 until = clock_monotonic_us() + KAFKA_CALL_MS * INT64CONST(1000);
-	int n = reader->options->ntopics;
-
-	for (;;)
-	{
-		MetadataCall *call = metadata_prepare(reader);
-		int64 left = Max((until - clock_monotonic_us()) / 1000, 1);
-		rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
-		int topic = 0;
-
-		if (!kafka_client_call(reader->client, &call->base, (int) left))
-			report_no_answer(reader, RD_KAFKA_RESP_ERR__TIMED_OUT);
-		memcpy(counts, call->counts, sizeof(int) * n);
-		for (int i = 0; i < n && !error; i++)
-			if ((error = call->errors[i]))
-				topic = i;
-		kafka_call_release(&call->base);
-		if (!error)
-		{
-			kafka_client_forget_complaint(reader->client);
-			return;
-		}
-		if (!error_is_transient(error) && error != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-			ereport(ERROR, errcode(kafka_sqlstate(error)),
-					errmsg("source %s cannot use topic \"%s\"", reader->base.def->name, reader->topics[topic].name),
-					errdetail("%s.", rd_kafka_err2str(error)));
-		/* A topic just made is unknown for a moment; a deleted one for ever. */
-		if (clock_monotonic_us() + KAFKA_REGRESS_MS * INT64CONST(1000) > until &&
-			error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-		{
-			if (reader->npartitions > 0 || reader->had_partitions)
-				ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("topic \"%s\" of source %s does not exist any more", reader->topics[topic].name,
-							   reader->base.def->name),
-						errhint("Create it again and reset the query."));
-			ereport(
-				ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
-				errmsg("topic \"%s\" of source %s does not exist", reader->topics[topic].name, reader->base.def->name),
-				errhint("Create the topic, or correct the source's option topic."));
-		}
-		if (clock_monotonic_us() >= until)
-			report_no_answer(reader, error);
-		pause_ms(reader, RETRY_PAUSE_MS);
-	}
-}
 
 /* ---- client ---- */
 
@@ -207,12 +36,12 @@ reader_release(void *arg)
 		partition->room = 0;
 		partition->started = false;
 	}
-	for (int i = 0; reader->topics && i < reader->options->ntopics; i++)
+	for (int i = 0; i < reader->ntopics; i++)
 	{
-		if (reader->topics[i].handle)
-			rd_kafka_topic_destroy(reader->topics[i].handle);
-		reader->topics[i].handle = NULL;
-		reader->topics[i].verified = false;
+		if (reader->topics[i]->handle)
+			rd_kafka_topic_destroy(reader->topics[i]->handle);
+		reader->topics[i]->handle = NULL;
+		reader->topics[i]->verified = false;
 	}
 	/* Scans that stand on a message own it now; it must not outlive the handle. */
 	while (!dlist_is_empty(&reader->scans))
@@ -267,16 +96,6 @@ client_open(KafkaReader *reader, int partitions)
 	if (rd_kafka_conf_get(rd_kafka_conf(kafka_client_handle(reader->client)), "queued.min.messages", value, &len) ==
 		RD_KAFKA_CONF_OK)
 		reader->queue_messages = atoi(value);
-	for (int i = 0; i < reader->options->ntopics; i++)
-	{
-		KafkaTopic *topic = &reader->topics[i];
-
-		topic->handle = rd_kafka_topic_new(kafka_client_handle(reader->client), topic->name, NULL);
-		if (!topic->handle)
-			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("source %s cannot use topic \"%s\"", reader->base.def->name, topic->name),
-					errdetail("%s.", rd_kafka_err2str(rd_kafka_last_error())));
-	}
 }
 
 void
@@ -291,6 +110,8 @@ kafka_disconnect(KafkaReader *reader)
 	reader->client = NULL;
 	reader->client_context = NULL;
 	reader->npartitions = 0;
+	if (reader->options->pattern)
+		reader->ntopics = 0; /* found again by their names */
 	reader->refreshed_us = 0;
 }
 
@@ -314,17 +135,54 @@ kafka_connect(KafkaReader *reader)
 	kafka_client_poll(reader->client);
 }
 
-/* ---- partitions ---- */
+/* ---- topics and partitions ---- */
+
+KafkaTopic *
+kafka_topic_add(KafkaReader *reader, const char *name)
+{
+	MemoryContext old = MemoryContextSwitchTo(reader->base.context);
+	KafkaTopic *topic = palloc0(sizeof(KafkaTopic));
+
+	topic->name = pstrdup(name);
+	topic->number = reader->ntopics;
+	topic->lane_number = -1;
+	topic->name_datum = CStringGetTextDatum(name);
+	if (reader->topics)
+		reader->topics = repalloc(reader->topics, sizeof(KafkaTopic *) * (reader->ntopics + 1));
+	else
+		reader->topics = palloc(sizeof(KafkaTopic *));
+	reader->topics[reader->ntopics++] = topic;
+	MemoryContextSwitchTo(old);
+	return topic;
+}
+
+int
+kafka_partition_lane(KafkaReader *reader, KafkaPartition *partition)
+{
+	if (!kafka_is_nested(reader))
+		return partition->id;
+	return Max(partition->topic->lane_number, 0) * KAFKA_LANES_PER_TOPIC + partition->id;
+}
+
+static void
+topic_open(KafkaReader *reader, KafkaTopic *topic)
+{
+	if (topic->handle)
+		return;
+	topic->handle = rd_kafka_topic_new(kafka_client_handle(reader->client), topic->name, NULL);
+	if (!topic->handle)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("source %s cannot use topic \"%s\"", reader->base.def->name, topic->name),
+				errdetail("%s.", rd_kafka_err2str(rd_kafka_last_error())));
+}
 
 static KafkaPartition *
-partition_make(KafkaReader *reader, int topic, int32 id)
+partition_make(KafkaReader *reader, KafkaTopic *topic, int32 id)
 {
 	KafkaPartition *partition = MemoryContextAllocZero(reader->client_context, sizeof(KafkaPartition));
 
-	partition->topic = &reader->topics[topic];
+	partition->topic = topic;
 	partition->id = id;
-	/* Lanes are what the log calls partitions: stable numbers, the partition's own when there is one topic. */
-	partition->lane = topic * KAFKA_LANES_PER_TOPIC + id;
 	partition->eof = partition->low = -1;
 	partition->planned = KAFKA_NOT_FOUND;
 	partition->queue = rd_kafka_queue_new(kafka_client_handle(reader->client));
@@ -333,10 +191,10 @@ partition_make(KafkaReader *reader, int topic, int32 id)
 }
 
 static KafkaPartition *
-partition_lookup(KafkaReader *reader, int topic, int32 id)
+partition_lookup(KafkaReader *reader, KafkaTopic *topic, int32 id)
 {
 	for (int i = 0; i < reader->npartitions; i++)
-		if (reader->partitions[i]->topic->number == topic && reader->partitions[i]->id == id)
+		if (reader->partitions[i]->topic == topic && reader->partitions[i]->id == id)
 			return reader->partitions[i];
 	return NULL;
 }
@@ -350,28 +208,54 @@ partitions_are_gone(KafkaReader *reader, const int *counts)
 	return false;
 }
 
-bool
-kafka_refresh_partitions(KafkaReader *reader, bool force)
+/* Topics in the order their rows are read: as listed, or by name. */
+static KafkaTopic **
+topics_in_order(KafkaReader *reader)
 {
-	int64 now = clock_monotonic_us();
-	int ntopics = reader->options->ntopics;
-	int *counts = palloc(sizeof(int) * ntopics);
-	KafkaPartition **partitions;
-	int total = 0, n = 0;
+	KafkaTopic **topics = palloc(sizeof(KafkaTopic *) * Max(reader->ntopics, 1));
 
-	if (!force && reader->refreshed_us && now - reader->refreshed_us < KAFKA_LOOK_AGAIN_MS * INT64CONST(1000))
-		return false;
-	metadata_ask(reader, counts);
-	for (int i = 0; i < ntopics; i++)
+	for (int i = 0; i < reader->ntopics; i++)
 	{
-		if (ntopics > 1 && counts[i] > KAFKA_LANES_PER_TOPIC)
+		int at = i;
+
+		for (; reader->options->pattern && at > 0 && strcmp(topics[at - 1]->name, reader->topics[i]->name) > 0; at--)
+			topics[at] = topics[at - 1];
+		topics[at] = reader->topics[i];
+	}
+	return topics;
+}
+
+static int
+count_partitions(KafkaReader *reader, const int *counts)
+{
+	int total = 0;
+
+	for (int i = 0; i < reader->ntopics; i++)
+	{
+		if (kafka_is_nested(reader) && counts[i] > KAFKA_LANES_PER_TOPIC)
 			ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("topic \"%s\" of source %s has %d partitions", reader->topics[i].name,
+					errmsg("topic \"%s\" of source %s has %d partitions", reader->topics[i]->name,
 						   reader->base.def->name, counts[i]),
 					errdetail("A source of several topics reads at most %d partitions of each.", KAFKA_LANES_PER_TOPIC),
 					errhint("Make a source of its own for that topic and use UNION ALL."));
 		total += counts[i];
 	}
+	return total;
+}
+
+bool
+kafka_refresh_partitions(KafkaReader *reader, bool force)
+{
+	int64 now = clock_monotonic_us();
+	int *counts;
+	KafkaTopic **topics;
+	KafkaPartition **partitions;
+	int total, n = 0;
+
+	if (!force && reader->refreshed_us && now - reader->refreshed_us < KAFKA_LOOK_AGAIN_MS * INT64CONST(1000))
+		return false;
+	counts = kafka_ask_partitions(reader);
+	total = count_partitions(reader, counts);
 	if (partitions_are_gone(reader, counts))
 	{
 		/* Another topic of the same name. Nothing of the old one is worth keeping; positions will show what is lost. */
@@ -382,13 +266,15 @@ kafka_refresh_partitions(KafkaReader *reader, bool force)
 	reader->refreshed_us = now;
 	if (total == reader->npartitions)
 		return false;
+	topics = topics_in_order(reader);
 	partitions = MemoryContextAllocZero(reader->client_context, sizeof(KafkaPartition *) * Max(total, 1));
-	for (int i = 0; i < ntopics; i++)
-		for (int32 id = 0; id < counts[i]; id++)
+	for (int i = 0; i < reader->ntopics; i++)
+		for (int32 id = 0; id < counts[topics[i]->number]; id++)
 		{
-			KafkaPartition *known = partition_lookup(reader, i, id);
+			KafkaPartition *known = partition_lookup(reader, topics[i], id);
 
-			partitions[n++] = known ? known : partition_make(reader, i, id);
+			topic_open(reader, topics[i]);
+			partitions[n++] = known ? known : partition_make(reader, topics[i], id);
 		}
 	reader->partitions = partitions;
 	reader->npartitions = n;
@@ -424,7 +310,7 @@ offsets_destroy(KafkaCall *base)
 static rd_kafka_resp_err_t
 list_offsets_once(KafkaReader *reader, int64 which, int64 *offsets, int timeout_ms)
 {
-	OffsetsCall *call = malloc_or_fail(sizeof(OffsetsCall));
+	OffsetsCall *call = kafka_malloc(sizeof(OffsetsCall));
 	rd_kafka_resp_err_t error;
 
 	call->base.run = offsets_run;
@@ -460,11 +346,11 @@ kafka_list_offsets(KafkaReader *reader, int64 which, int64 *offsets)
 		if (!error)
 			return;
 		if (clock_monotonic_us() >= until)
-			report_no_answer(reader, error);
-		if (!error_is_transient(error))
+			kafka_report_no_answer(reader, error);
+		if (!kafka_error_is_transient(error))
 			ereport(ERROR, errcode(kafka_sqlstate(error)),
 					errmsg("source %s cannot ask its topic for offsets", reader->base.def->name),
 					errdetail("%s.", rd_kafka_err2str(error)));
-		pause_ms(reader, RETRY_PAUSE_MS);
+		kafka_pause(reader);
 	}
 }

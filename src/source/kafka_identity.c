@@ -61,9 +61,9 @@ evidence_await(KafkaReader *reader, KafkaPartition *partition, int64 from, int64
 KafkaEvidence *
 kafka_evidence_collect(KafkaReader *reader, const int64 *from, const int64 *end, const KafkaEvidence *before)
 {
-	KafkaEvidence *evidence = palloc(sizeof(KafkaEvidence) * reader->options->ntopics);
+	KafkaEvidence *evidence = palloc(sizeof(KafkaEvidence) * reader->ntopics);
 
-	memcpy(evidence, before, sizeof(KafkaEvidence) * reader->options->ntopics);
+	memcpy(evidence, before, sizeof(KafkaEvidence) * reader->ntopics);
 	for (int i = 0; i < reader->npartitions; i++)
 		evidence_take(reader->partitions[i], kafka_window_find(reader->partitions[i], end[i]) - 1, evidence);
 	for (int i = 0; i < reader->npartitions; i++)
@@ -131,9 +131,9 @@ kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence
 	int64 found_ms;
 	char *expected;
 
-	if (reader->topics[topic].verified)
+	if (reader->topics[topic]->verified)
 		return true;
-	reader->topics[topic].verified = true;
+	reader->topics[topic]->verified = true;
 	if (evidence->offset < 0 || !partition)
 		return true;
 	for (int i = 0; i < reader->npartitions; i++)
@@ -141,11 +141,11 @@ kafka_verify_topic(KafkaReader *reader, int topic, const KafkaEvidence *evidence
 			return true;
 	if (!message_differs(reader, partition, evidence, &found_ms))
 		return true;
-	reader->topics[topic].verified = !fail;
+	reader->topics[topic]->verified = !fail;
 	expected = pstrdup(time_text(evidence->timestamp_ms));
 	ereport(fail ? ERROR : WARNING, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("source %s: topic \"%s\" is not the one the query has been reading", reader->base.def->name,
-				   reader->topics[topic].name),
+				   reader->topics[topic]->name),
 			errdetail("The message at offset %lld of partition %d is of %s; the one read there was of %s. The topic "
 					  "seems to have been "
 					  "deleted and created again.",

@@ -124,8 +124,7 @@ check_table_option(const char *name, const char *value)
 	int64 ignored;
 
 	if (strcmp(name, "topic_pattern") == 0)
-		ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option \"topic_pattern\" is not supported yet"),
-				errhint("Name the topics in option \"topics\"."));
+		(void) kafka_topic_matches(value, "topic"); /* raises the error of a wrong expression */
 	if (strcmp(name, "schema.registry.url") == 0)
 		ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("option \"schema.registry.url\" is not supported yet"),
@@ -232,6 +231,7 @@ kafka_parse(SourceDef *def)
 	TableOptions table = {.fail_on_data_loss = true, .isolation_level = "read_committed", .starting_offsets = "latest"};
 	List *topics = NIL;
 	ListCell *cell;
+	int given;
 
 	options->format = "json";
 	foreach (cell, def->table_options)
@@ -245,12 +245,18 @@ kafka_parse(SourceDef *def)
 		else
 			(void) options_parse_text(table_options, option->defname, defGetString(option), &table, def->name);
 	}
-	if ((table.topic != NULL) == (table.topics != NULL))
+	given = (table.topic != NULL) + (table.topics != NULL) + (table.topic_pattern != NULL);
+	if (given != 1)
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
-				errmsg("source %s needs option \"topic\", or a list in option \"topics\"", def->name),
-				table.topic ? errdetail("It has both.") : 0);
-	topics = table.topic ? list_make1(table.topic) : parse_topics(table.topics);
-	options->topics = palloc(sizeof(char *) * list_length(topics));
+				errmsg("source %s needs one of the options \"topic\", \"topics\" (a list) and \"topic_pattern\"",
+					   def->name),
+				given ? errdetail("It has %d of them.", given) : 0);
+	options->pattern = table.topic_pattern;
+	if (table.topic)
+		topics = list_make1(table.topic);
+	else if (table.topics)
+		topics = parse_topics(table.topics);
+	options->topics = palloc(sizeof(char *) * Max(list_length(topics), 1));
 	foreach (cell, topics)
 	{
 		for (int i = 0; i < options->ntopics; i++)

@@ -84,7 +84,7 @@ plan_restart_topic(Plan *plan, int topic, const int64 *low)
 static void
 plan_verify_topics(Plan *plan, const int64 *low)
 {
-	for (int topic = 0; topic < plan->reader->options->ntopics; topic++)
+	for (int topic = 0; topic < plan->reader->ntopics; topic++)
 		if (!kafka_verify_topic(plan->reader, topic, &plan->evidence[topic], low))
 			plan_restart_topic(plan, topic, low);
 }
@@ -98,7 +98,7 @@ plan_check_range(Plan *plan)
 {
 	KafkaReader *reader = plan->reader;
 	int64 *low = kafka_offsets_alloc(reader);
-	bool *made_again = palloc0(sizeof(bool) * reader->options->ntopics);
+	bool *made_again = palloc0(sizeof(bool) * reader->ntopics);
 
 	kafka_list_offsets(reader, RD_KAFKA_OFFSET_BEGINNING, low);
 	plan_ask_high(plan);
@@ -121,7 +121,7 @@ plan_check_range(Plan *plan)
 		partition->checked = true;
 		partition->low = low[i];
 	}
-	for (int topic = 0; topic < reader->options->ntopics; topic++)
+	for (int topic = 0; topic < reader->ntopics; topic++)
 		if (made_again[topic])
 			plan_restart_topic(plan, topic, low);
 	plan_verify_topics(plan, low);
@@ -336,7 +336,7 @@ plan_result(Plan *plan, int64 waiting)
 		if (!plan_leaves_messages(plan, i))
 			continue;
 		behind++;
-		lane.val.numeric = int64_to_numeric(reader->partitions[i]->lane);
+		lane.val.numeric = int64_to_numeric(kafka_partition_lane(reader, reader->partitions[i]));
 		pushJsonbValue(&state, WJB_ELEM, &lane);
 	}
 	advance.end =

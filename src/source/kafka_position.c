@@ -10,6 +10,7 @@
 #include "utils/numeric.h"
 
 #define SEEN_KEY "@seen"
+#define LANES_KEY "@lanes"
 
 static int64
 jsonb_value_int64(const JsonbValue *value, const char *what, const char *source)
@@ -39,8 +40,8 @@ partition_find(KafkaReader *reader, int topic, int32 id)
 static int
 topic_find(KafkaReader *reader, const char *name, int len)
 {
-	for (int i = 0; i < reader->options->ntopics; i++)
-		if (strlen(reader->topics[i].name) == len && memcmp(reader->topics[i].name, name, len) == 0)
+	for (int i = 0; i < reader->ntopics; i++)
+		if (strlen(reader->topics[i]->name) == len && memcmp(reader->topics[i]->name, name, len) == 0)
 			return i;
 	return -1;
 }
@@ -62,6 +63,19 @@ partition_is_gone(KafkaReader *reader, const char *topic, const char *partition,
 			: 0);
 }
 
+/* One that a pattern had found. */
+static void
+topic_is_gone(KafkaReader *reader, const char *topic)
+{
+	bool fail = reader->options->fail_on_data_loss;
+
+	ereport(fail ? ERROR : WARNING, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("topic \"%s\" of source %s does not exist any more", topic, reader->base.def->name),
+			fail ? errhint("Create it again and reset the query, or set the source's option fail_on_data_loss to false "
+						   "to go on without it.")
+				 : 0);
+}
+
 /* {"0": 5, …} of one topic into offsets. */
 static void
 partitions_read(KafkaReader *reader, int topic, JsonbContainer *object, int64 *offsets, const char *what)
@@ -81,7 +95,7 @@ partitions_read(KafkaReader *reader, int topic, JsonbContainer *object, int64 *o
 			continue;
 		(void) JsonbIteratorNext(&it, &value, true);
 		name = pnstrdup(key.val.string.val, key.val.string.len);
-		if (strcmp(name, SEEN_KEY) == 0)
+		if (name[0] == '@')
 			continue;
 		id = strtol(name, &end, 10);
 		if (end == name || *end || id < 0)
@@ -93,7 +107,7 @@ partitions_read(KafkaReader *reader, int topic, JsonbContainer *object, int64 *o
 		if (slot >= 0)
 			offsets[slot] = offset;
 		else
-			partition_is_gone(reader, reader->topics[topic].name, name, offset);
+			partition_is_gone(reader, reader->topics[topic]->name, name, offset);
 	}
 }
 
@@ -110,10 +124,10 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 	if (!JB_ROOT_IS_OBJECT(object))
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("%s of source %s is no JSON object", what, reader->base.def->name));
-	if (reader->options->ntopics == 1)
+	if (!kafka_is_nested(reader))
 	{
 		JsonbValue *nested =
-			getKeyJsonValueFromContainer(&object->root, reader->topics[0].name, strlen(reader->topics[0].name), NULL);
+			getKeyJsonValueFromContainer(&object->root, reader->topics[0]->name, strlen(reader->topics[0]->name), NULL);
 
 		if (!nested || nested->type != jbvBinary)
 		{
@@ -129,9 +143,14 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 		if (token != WJB_KEY)
 			continue;
 		(void) JsonbIteratorNext(&it, &value, true);
-		if (key.val.string.len == strlen(SEEN_KEY) && memcmp(key.val.string.val, SEEN_KEY, key.val.string.len) == 0)
+		if (key.val.string.len > 0 && key.val.string.val[0] == '@')
 			continue;
 		topic = topic_find(reader, key.val.string.val, key.val.string.len);
+		if (topic < 0 && value.type == jbvBinary && reader->options->pattern)
+		{
+			topic_is_gone(reader, pnstrdup(key.val.string.val, key.val.string.len));
+			continue;
+		}
 		if (topic < 0 || value.type != jbvBinary)
 			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("%s of source %s names topic \"%s\"", what, reader->base.def->name,
@@ -143,11 +162,51 @@ object_read(KafkaReader *reader, Jsonb *object, const char *what, int64 missing)
 	return offsets;
 }
 
+static JsonbContainer *
+member_object(JsonbContainer *object, const char *key)
+{
+	JsonbValue *value = object ? getKeyJsonValueFromContainer(object, key, strlen(key), NULL) : NULL;
+
+	return value && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data) ? value->val.binary.data
+																							  : NULL;
+}
+
+static int64
+member_int64(KafkaReader *reader, JsonbContainer *object, const char *key)
+{
+	JsonbValue *value = getKeyJsonValueFromContainer(object, key, strlen(key), NULL);
+
+	return value ? jsonb_value_int64(value, "the position", reader->base.def->name) : -1;
+}
+
+/* Topics found by a pattern keep the number they had in the log; new ones get the next, by name. */
+static void
+topics_number(KafkaReader *reader, Position *position)
+{
+	JsonbContainer *lanes = position && JB_ROOT_IS_OBJECT(position) ? member_object(&position->root, LANES_KEY) : NULL;
+	int next = 0;
+
+	for (int i = 0; i < reader->ntopics; i++)
+	{
+		KafkaTopic *topic = reader->topics[i];
+		int64 number = lanes ? member_int64(reader, lanes, topic->name) : -1;
+
+		if (number >= 0)
+			topic->lane_number = (int) number;
+		next = Max(next, topic->lane_number + 1);
+	}
+	for (int i = 0; i < reader->npartitions; i++)
+		if (reader->partitions[i]->topic->lane_number < 0)
+			reader->partitions[i]->topic->lane_number = next++;
+}
+
 int64 *
 kafka_position_read(KafkaReader *reader, Position *position)
 {
 	int64 *offsets;
 
+	if (reader->options->pattern)
+		topics_number(reader, position);
 	if (position)
 		return object_read(reader, position, "the position", KAFKA_NOT_FOUND);
 	offsets = palloc(sizeof(int64) * Max(reader->npartitions, 1));
@@ -215,7 +274,7 @@ push_evidence(JsonbParseState **state, KafkaReader *reader, const KafkaEvidence 
 {
 	bool any = false;
 
-	for (int i = 0; i < reader->options->ntopics; i++)
+	for (int i = 0; i < reader->ntopics; i++)
 	{
 		if (evidence[i].offset < 0)
 			continue;
@@ -225,7 +284,7 @@ push_evidence(JsonbParseState **state, KafkaReader *reader, const KafkaEvidence 
 			pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 		}
 		any = true;
-		push_key(state, reader->topics[i].name);
+		push_key(state, reader->topics[i]->name);
 		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 		push_int64(state, "partition", evidence[i].partition);
 		push_int64(state, "offset", evidence[i].offset);
@@ -236,11 +295,22 @@ push_evidence(JsonbParseState **state, KafkaReader *reader, const KafkaEvidence 
 		pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
+static void
+push_lanes(JsonbParseState **state, KafkaReader *reader)
+{
+	push_key(state, LANES_KEY);
+	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < reader->ntopics; i++)
+		if (reader->topics[i]->lane_number >= 0)
+			push_int64(state, reader->topics[i]->name, reader->topics[i]->lane_number);
+	pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
 Position *
 kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence)
 {
 	JsonbParseState *state = NULL;
-	bool nested = reader->options->ntopics > 1;
+	bool nested = kafka_is_nested(reader);
 	int topic = -1;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
@@ -261,37 +331,22 @@ kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEviden
 	}
 	if (topic >= 0)
 		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	if (reader->options->pattern)
+		push_lanes(&state, reader);
 	if (evidence)
 		push_evidence(&state, reader, evidence);
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
-static JsonbContainer *
-member_object(JsonbContainer *object, const char *key)
-{
-	JsonbValue *value = object ? getKeyJsonValueFromContainer(object, key, strlen(key), NULL) : NULL;
-
-	return value && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data) ? value->val.binary.data
-																							  : NULL;
-}
-
-static int64
-member_int64(KafkaReader *reader, JsonbContainer *object, const char *key)
-{
-	JsonbValue *value = getKeyJsonValueFromContainer(object, key, strlen(key), NULL);
-
-	return value ? jsonb_value_int64(value, "the position", reader->base.def->name) : -1;
-}
-
 KafkaEvidence *
 kafka_position_evidence(KafkaReader *reader, Position *position)
 {
-	KafkaEvidence *evidence = palloc(sizeof(KafkaEvidence) * reader->options->ntopics);
+	KafkaEvidence *evidence = palloc(sizeof(KafkaEvidence) * reader->ntopics);
 	JsonbContainer *seen = position && JB_ROOT_IS_OBJECT(position) ? member_object(&position->root, SEEN_KEY) : NULL;
 
-	for (int i = 0; i < reader->options->ntopics; i++)
+	for (int i = 0; i < reader->ntopics; i++)
 	{
-		JsonbContainer *object = member_object(seen, reader->topics[i].name);
+		JsonbContainer *object = member_object(seen, reader->topics[i]->name);
 
 		evidence[i] = (KafkaEvidence){.offset = -1};
 		if (!object)

@@ -47,9 +47,9 @@ scan_verify_topics(KafkaReader *reader, Position *from)
 	KafkaEvidence *evidence = kafka_position_evidence(reader, from);
 	int64 *low = NULL;
 
-	for (int topic = 0; topic < reader->options->ntopics; topic++)
+	for (int topic = 0; topic < reader->ntopics; topic++)
 	{
-		if (reader->topics[topic].verified || evidence[topic].offset < 0)
+		if (reader->topics[topic]->verified || evidence[topic].offset < 0)
 			continue;
 		if (!low)
 		{
@@ -303,7 +303,7 @@ kafka_scan_next(SourceScan *base, TupleTableSlot *slot)
 		partition = scan->reader->partitions[scan->current];
 		if (base->batch && base->observer)
 			base->batch->bytes += scan->message->len;
-		base->lane = partition->lane;
+		base->lane = kafka_partition_lane(scan->reader, partition);
 		if (kafka_decode_row(scan->decode, base, partition, scan->message, slot))
 			return true;
 		MemoryContextReset(base->row_context);

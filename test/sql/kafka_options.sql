@@ -25,6 +25,8 @@ SELECT source('{"bootstrap.servers": "h:1", "topics": ["a", "a"]}');
 SELECT source('{"bootstrap.servers": "h:1", "topics": []}');
 SELECT source('{"bootstrap.servers": "h:1", "topics": ["a"], "topic": "t"}');
 SELECT source('{"bootstrap.servers": "h:1", "topic_pattern": "a.*"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic_pattern": "a(*"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic_pattern": "a.*", "topic": "t"}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "schema.registry.url": "http://h"}');
 
 -- Where to start

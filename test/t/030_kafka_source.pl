@@ -191,6 +191,23 @@ is_sql('SELECT id, kafka_topic FROM pair_out ORDER BY id', "1|left\n2|right", 't
 is_sql(q(SELECT offsets #- '{public.pair,@seen}' FROM stream.offset_log l JOIN stream.queries q ON q.id = l.query_id WHERE q.name = 'pair'),
 	'{"public.pair": {"left": {"0": 1, "1": 0}, "right": {"0": 0, "1": 1}}}', 'positions per topic');
 
+# Topics by a pattern: whole names; a topic that comes later is read from its start, and keeps its number over restarts.
+$broker->ask("create $_ 2") for ('shop.b', 'shop.c', 'workshop.x');
+$node->safe_psql('postgres',
+	qq(SELECT stream.create_source('shops', 'kafka', 'id int, kafka_topic text, kafka_partition int', '{"server": "k", "topic_pattern": "shop[.].*", $earliest}')));
+$broker->send_value('shop.c', 1, '{"id":1}');
+$broker->send_value('workshop.x', 0, '{"id":9}');
+query('shops', 'SELECT id, kafka_topic, kafka_partition FROM shops');
+drain('shops');
+$broker->ask('create shop.a 1');
+$broker->send_value('shop.a', 0, '{"id":2}');
+$broker->send_value('shop.b', 0, '{"id":3}');
+drain('shops');
+is_sql('SELECT id, kafka_topic, kafka_partition FROM shops_out ORDER BY id', "1|shop.c|1\n2|shop.a|0\n3|shop.b|0", 'topics by pattern, new ones too');
+is_sql(q(SELECT offsets #> '{public.shops,shop.a}', offsets #> '{public.shops,@lanes}' FROM stream.offset_log l JOIN stream.queries q ON q.id = l.query_id
+	WHERE q.name = 'shops' ORDER BY batch_id DESC LIMIT 1), '{"0": 1}|{"shop.a": 2, "shop.b": 0, "shop.c": 1}', 'positions and numbers per topic');
+is_sql('SELECT count(*) FROM shops', '3', 'by hand the same');
+
 # A topic that does not exist.
 $node->safe_psql('postgres', q(SELECT stream.create_source('missing', 'kafka', 'id int', '{"bootstrap.servers": "127.0.0.1:1", "topic": "missing"}')));
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT count(*) FROM missing');
