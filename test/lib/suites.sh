@@ -123,11 +123,25 @@ suite_python() # $1 name, then the command: its last line says how many passed a
 	fi
 }
 
-# shellcheck disable=SC2086
-suite_conformance() { suite_python conformance test/conformance/run.py ${WERROR:+--strict} ${TESTS:+--filter "$TESTS"} test/conformance/cases; }
+# Both suites run twice: state in memory, and in place where there is state.
+IN_PLACE='{"state_provider": "table"}'
+STATEFUL='^(0[1-5]|0[789]|10|12|15)_'
+suite_conformance()
+{
+	# shellcheck disable=SC2086
+	suite_python conformance test/conformance/run.py ${WERROR:+--strict} ${TESTS:+--filter "$TESTS"} test/conformance/cases
+	echo '-- with state in place'
+	suite_python conformance_in_place test/conformance/run.py --query-options "$IN_PLACE" --filter "${TESTS:-$STATEFUL}" test/conformance/cases
+}
 # PROPERTY_COUNT and PROPERTY_SEED: more queries, or the same ones again
-# shellcheck disable=SC2086
-suite_property() { suite_python property test/property/run.py --count "${PROPERTY_COUNT:-150}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}; }
+suite_property()
+{
+	# shellcheck disable=SC2086
+	suite_python property test/property/run.py --count "${PROPERTY_COUNT:-150}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}
+	echo '-- with state in place'
+	# shellcheck disable=SC2086
+	suite_python property_in_place test/property/run.py --count "${PROPERTY_COUNT:-100}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"} --query-options "$IN_PLACE"
+}
 
 suite_one() # a check that is one program: $1 name, then the command
 {
