@@ -159,7 +159,6 @@ SELECT make('r', 'SELECT count(*) AS n FROM input', stream.to_table('r', '{"key"
 SELECT make('r', 'SELECT id FROM input', stream.to_table('pk', '{"batch_id_column": "batch"}'));
 SELECT make('r', 'SELECT id FROM input', NULL);
 SELECT make('r', 'SELECT id FROM input', stream.to_kafka('topic'));
-SELECT make('r', 'SELECT id FROM input', stream.to_file('/tmp/x'));
 SELECT to_regclass('r') IS NULL AS nothing_left;
 
 -- The target goes.
