@@ -1,0 +1,142 @@
+# Low-latency triggers. Rows are there long before their epoch ends; killed inside epochs, over and over, nothing is lost and nothing comes twice; epochs
+# close when a query stops, fails or changes its trigger. STREAM_KILLS and STREAM_SEED as in 020_kill.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Utils;
+use StreamNode;
+use Time::HiRes qw(time);
+use Test::More;
+
+my $kills = $ENV{STREAM_KILLS} // 14;
+my $seed = $ENV{STREAM_SEED} // int(time);
+srand($seed);
+note "seed $seed, $kills kills";
+
+my $node = new_node('main', 'shared_preload_libraries = stream_ext', 'restart_after_crash = on', 'max_worker_processes = 20');
+my $failpoints = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'stream_ext.failpoints'") eq '1';
+
+sub value { return $node->safe_psql('postgres', shift) }
+
+sub try_psql { return ($node->psql('postgres', shift))[0] == 0 }
+
+sub wait_psql { my $sql = shift; return wait_for(sub { try_psql($sql) }, 90) }
+
+# ---- inside one epoch
+table_source($node, 'input', 'v int');
+create_query($node, 'long', 'SELECT v + 1 AS v FROM input', "output_mode => 'update', trigger => stream.real_time('1 hour')");
+for my $i (1 .. 3)
+{
+	value("INSERT INTO input_t VALUES ($i)");
+	ok(wait_for_sql($node, 'SELECT count(*) FROM long_out', $i), "row $i is there");
+}
+is(value('SELECT count(*) FROM stream.offset_log'), '0', 'and the epoch is open: nothing is logged yet');
+is(value('SELECT string_agg(DISTINCT batch_id::text, \',\') FROM long_out'), '0', 'its rows carry its number');
+is(value('SELECT string_agg(flush::text, \',\' ORDER BY flush) FROM stream.epoch_entry'), '0,1,2', 'a flush per arrival');
+value("SELECT stream.stop_query('long')");
+is(value("SELECT string_agg(batch_id::text, ',') FROM stream.offset_log"), '0', 'a stop ends the epoch');
+is(value("SELECT num_input_rows || ' ' || num_output_rows FROM stream.progress"), '3 3', 'its progress counts all of it');
+is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'nothing is left open');
+
+# ---- the other triggers go on where it was
+value(q{INSERT INTO input_t VALUES (4); SELECT stream.alter_query('long', trigger => stream.processing_time('0 seconds'))});
+value(q{CALL stream.process_all_available('long')});
+is(value('SELECT string_agg(v || \'/\' || batch_id, \' \' ORDER BY v) FROM long_out'), '2/0 3/0 4/0 5/1', 'as a micro-batch');
+value(q{SELECT stream.alter_query('long', trigger => stream.real_time('1 hour')); INSERT INTO input_t VALUES (5); SELECT stream.start_query('long')});
+ok(wait_for_sql($node, 'SELECT string_agg(v || \'/\' || batch_id, \' \' ORDER BY v) FROM long_out', '2/0 3/0 4/0 5/1 6/2'), 'and back');
+
+# ---- an epoch that nobody could close: the server dies, and the query is not wanted any more
+value("UPDATE stream.query_run SET wanted = false, status = 'stopped'");
+my $crashes = sub { my $log = slurp_file($node->logfile); return scalar(() = $log =~ /was terminated by signal 9/g) };
+kill 'KILL', worker_pid($node, 'long');
+ok(wait_for(sub { return $crashes->() == 1 }) && wait_psql('SELECT 1'), 'the server is back');
+is(value('SELECT string_agg(batch_id::text, \',\') FROM stream.epoch_entry'), '2', 'the epoch is open');
+value(q{INSERT INTO input_t VALUES (6); SELECT stream.alter_query('long', trigger => stream.once())});
+value(q{CALL stream.run_batch('long', NULL)});
+is(value('SELECT string_agg(v || \'/\' || batch_id, \' \' ORDER BY v) FROM long_out'), '2/0 3/0 4/0 5/1 6/2 7/3', 'whoever runs it next closes it first');
+value("SELECT stream.drop_query('long')");
+
+# ---- the watermark moves between epochs only; late is what was closed
+value(q{
+	CREATE TABLE event_t (id bigint GENERATED ALWAYS AS IDENTITY, k int, at timestamptz);
+	SELECT stream.create_source('event', 'table', options => '{"table": "event_t"}', event_time => 'at', watermark_delay => '0 seconds')});
+create_query($node, 'window', q{SELECT stream.tumble(at, '1 minute') AS w, count(*) AS n FROM event GROUP BY 1},
+	"output_mode => 'update', trigger => stream.real_time('2 seconds')");
+value("INSERT INTO event_t (at) VALUES ('2026-03-01 10:00:10')");
+ok(wait_for_sql($node, 'SELECT sum(n) FROM window_out', '1'), 'first row');
+value("INSERT INTO event_t (at) VALUES ('2026-03-01 10:05:00')");
+ok(wait_for_sql($node, 'SELECT sum(n) FROM window_out', '2'), 'a row that will close its window');
+value("INSERT INTO event_t (at) VALUES ('2026-03-01 10:00:20')");
+ok(wait_for_sql($node, 'SELECT sum(n) FROM window_out', '3', 1.5), 'not inside the epoch');
+ok(wait_for_sql($node, "SELECT watermark FROM stream.queries WHERE name = 'window'", '2026-03-01 10:05:00+00'), 'the epoch ends: the watermark moves');
+ok(wait_for_sql($node, "SELECT state_rows FROM stream.queries WHERE name = 'window'", '1'), 'the next one closes the window');
+value("INSERT INTO event_t (at) VALUES ('2026-03-01 10:00:30')");
+ok(wait_for_sql($node, "SELECT rows_late FROM stream.queries WHERE name = 'window'", '1'), 'and counts who is late for it');
+is(value('SELECT string_agg(lower(w)::time || \'=\' || n, \' \' ORDER BY w) FROM window_out'), '10:00:00=2 10:05:00=1', 'a late row does not open it again');
+value("SELECT stream.drop_query('window')");
+
+# ---- a flush that cannot succeed: its range is logged, so that it can be skipped
+value(q{CREATE FUNCTION no_13(v int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN IF v = 13 THEN RAISE 'thirteen'; END IF; RETURN v; END $$});
+create_query($node, 'picky', 'SELECT no_13(v) AS v FROM input', q{output_mode => 'update', trigger => stream.real_time('1 hour'), options => '{"max_retries": 1}'});
+ok(wait_for_sql($node, 'SELECT count(*) FROM picky_out', '6'), 'it starts well');
+value('INSERT INTO input_t VALUES (13)');
+ok(status_is($node, 'picky', 'failed'), 'and fails');
+is(value("SELECT max(batch_id) FROM stream.offset_log JOIN stream.queries q ON q.id = query_id WHERE name = 'picky'"), '1', 'the range is logged behind the epoch');
+value(q{SELECT stream.skip_batch('picky', 1); INSERT INTO input_t VALUES (14); SELECT stream.start_query('picky')});
+ok(wait_for_sql($node, 'SELECT max(v) || \'/\' || count(*) FROM picky_out', '14/7'), 'skipped, it goes on');
+value("SELECT stream.drop_query('picky')");
+
+# ---- killed inside epochs
+SKIP:
+{
+	skip 'the extension was built without failpoints', 1 unless $failpoints;
+	my $unlimited = q{options => '{"max_retries": 1000000, "max_rows_per_batch": 40, "min_batches_to_retain": 100000}'};
+	value('TRUNCATE event_t');
+	create_query($node, 'flow', 'SELECT id, k FROM event', "output_mode => 'update', trigger => stream.real_time('700 milliseconds'), $unlimited");
+	create_query($node, 'cont', 'SELECT id, k FROM event', "trigger => stream.continuous('900 milliseconds'), $unlimited");
+	create_query($node, 'groups', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
+	(my $in_place = $unlimited) =~ s/\{/{"state_provider": "table", /;
+	create_query($node, 'place', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $in_place");
+
+	my @steps = qw(triggered planned executed sunk flushed closed committed);
+	my ($died, $first) = (0, $crashes->());
+	for my $round (1 .. $kills)
+	{
+		my $before = $crashes->();
+		my $failpoint = $steps[ $round % @steps ] . ':' . (1 + int(rand(5))) . ':kill9';
+		wait_psql("ALTER SYSTEM SET stream_ext.failpoints = '$failpoint'");
+		wait_psql('SELECT pg_reload_conf()');
+		my $until = time + 15;
+		while (time < $until && $crashes->() == $before)
+		{
+			my $rows = 1 + int(rand(30));
+			try_psql("INSERT INTO event_t (k, at) SELECT i % 11, '2026-03-01' FROM generate_series(1, $rows) i");
+		}
+	}
+	cmp_ok($crashes->() - $first, '>=', $kills * 0.9, 'workers were killed');
+	wait_psql('ALTER SYSTEM RESET stream_ext.failpoints');
+	wait_psql('SELECT pg_reload_conf()');
+	for my $query (qw(flow cont groups place))
+	{
+		ok(status_is($node, $query, 'running', 90), "$query runs again");
+		wait_for(sub { try_psql("CALL stream.process_all_available('$query')") }, 120);
+		value("SELECT stream.stop_query('$query')");
+	}
+	my $same = sub
+	{
+		my ($want, $got, $what) = @_;
+		is(value("WITH w AS ($want), g AS ($got) SELECT (SELECT count(*) FROM (TABLE w EXCEPT ALL TABLE g) x), (SELECT count(*) FROM (TABLE g EXCEPT ALL TABLE w) x)"), '0|0', $what);
+	};
+	$same->('SELECT id, k FROM event_t', 'SELECT id, k FROM flow_out', 'real_time: none lost, none twice');
+	$same->('SELECT id, k FROM event_t', 'SELECT id, k FROM cont_out', 'continuous: none lost, none twice');
+	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k', "SELECT k, n, s FROM ${_}_out", "$_: the groups of a plain SELECT") for qw(groups place);
+	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k',
+		"SELECT (key->>'k')::int, (value->>'n')::bigint, (value->>'s')::numeric FROM stream.state('$_')", "$_: and so is its state") for qw(groups place);
+	is(value('SELECT count(*) FROM stream.offset_log o LEFT JOIN stream.commit_log c USING (query_id, batch_id) WHERE c.batch_id IS NULL'), '0', 'every logged epoch is committed');
+	is(value('SELECT count(*) FROM (SELECT batch_id - lag(batch_id) OVER (PARTITION BY query_id ORDER BY batch_id) AS step FROM stream.commit_log) x WHERE step <> 1'), '0', 'no gaps');
+	is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'no epoch is left open');
+	is(value("SELECT sum(num_input_rows) FROM stream.progress WHERE query = 'flow'"), value('SELECT count(*) FROM event_t'), 'progress counts every row once');
+}
+$node->stop;
+done_testing();
