@@ -137,6 +137,15 @@ CREATE TABLE stream.seen_file (
 );
 COMMENT ON TABLE stream.seen_file IS 'files a query has taken from a file source, in order; a position is the number of the last one read';
 
+CREATE TABLE stream.replay_entry (
+    query_id  bigint NOT NULL,
+    letter_id bigint NOT NULL,
+    batch_id  bigint,
+    CONSTRAINT replay_entry_pkey PRIMARY KEY (query_id, letter_id)
+);
+COMMENT ON TABLE stream.replay_entry IS 'dead letters asked to come again';
+COMMENT ON COLUMN stream.replay_entry.batch_id IS 'the batch that took it, NULL: waiting; kept as long as that batch could come again after a rewind';
+
 /*
  * State: chunks of packed entries (state/memory.c has the layout). Chunks stay in the heap page up to 8 kB; longer ones go out of line, uncompressed.
  */
@@ -173,6 +182,7 @@ SELECT pg_catalog.pg_extension_config_dump('stream.progress_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.epoch_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.dead_letter', '');
+SELECT pg_catalog.pg_extension_config_dump('stream.replay_entry', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.seen_file', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.state_change', '');
 SELECT pg_catalog.pg_extension_config_dump('stream.state_snapshot', '');

@@ -39,7 +39,8 @@ COMMENT ON VIEW stream.progress IS 'how each of the retained batches went; colum
 
 CREATE VIEW stream.dead_letters WITH (security_barrier) AS
     SELECT d.id, q.name AS query, d.batch_id, d.source, d.reason, d."position", d.raw, d.error, d.at
-    FROM stream.dead_letter d JOIN stream.visible_query q ON q.id = d.query_id;
+    FROM stream.dead_letter d JOIN stream.visible_query q ON q.id = d.query_id
+    WHERE NOT EXISTS (SELECT FROM stream.replay_entry r WHERE r.query_id = d.query_id AND r.letter_id = d.id AND r.batch_id IS NOT NULL);
 COMMENT ON VIEW stream.dead_letters IS 'rows that could not be used: bytes, where they came from, why';
 
 CREATE VIEW stream.queries WITH (security_barrier) AS

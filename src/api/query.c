@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "metadata/dead_letter.h"
 #include "miscadmin.h"
 #include "operator/operator.h"
 #include "state/store.h"
@@ -261,20 +262,6 @@ stream_alter_query(PG_FUNCTION_ARGS)
 
 /* ---- drop, reset ---- */
 
-static void
-dead_letters_delete(int64 query_id)
-{
-	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
-	Datum v[9];
-	bool n[9];
-	HeapTuple tuple;
-
-	while ((tuple = heap_scan_next(scan, v, n)) != NULL)
-		if (DatumGetInt64(v[1]) == query_id)
-			heap_delete_row("dead_letter", tuple);
-	heap_scan_end(scan);
-}
-
 /* drop_query(name, if_exists) */
 Datum
 stream_drop_query(PG_FUNCTION_ARGS)
@@ -294,7 +281,7 @@ stream_drop_query(PG_FUNCTION_ARGS)
 	query_view_drop(query);
 	logs_truncate(query->id);
 	state_delete(query->id);
-	dead_letters_delete(query->id);
+	dead_letters_delete(query->id, 0);
 	query_delete(query->id);
 	PG_RETURN_VOID();
 }

@@ -9,6 +9,7 @@
 #include "batch/batch.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "metadata/replay.h"
 #include "miscadmin.h"
 #include "state/store.h"
 #include "util/json_build.h"
@@ -174,6 +175,17 @@ skipped_progress(StreamQuery *query, int64 batch_id)
 	return json_result(&b);
 }
 
+/* Dead letters the batch would have taken stay dead letters. */
+static void
+replays_forget(StreamQuery *query, OffsetEntry *entry)
+{
+	int64 *ids;
+	int n = replay_ids_read(entry->conf, &ids);
+
+	for (int i = 0; i < n; i++)
+		replay_forget(query->id, ids[i]);
+}
+
 /* skip_batch(name, batch_id): the batch that cannot succeed is given up: its range counts as read, nothing of it has an effect. */
 Datum
 stream_skip_batch(PG_FUNCTION_ARGS)
@@ -192,6 +204,7 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 						errdetail("Only the batch that was logged and not committed can be skipped.")));
 	query_apply_settings(query);
 	sink_skip(query, batch_id);
+	replays_forget(query, &entry);
 	commit.batch_id = batch_id;
 	commit_log_add(query->id, &commit);
 	progress_add(query->id, batch_id, skipped_progress(query, batch_id));

@@ -10,6 +10,8 @@
 #include "access/xact.h"
 #include "batch/runtime.h"
 #include "batch/watermark.h"
+#include "metadata/dead_letter.h"
+#include "metadata/replay.h"
 #include "common/hashfn.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
@@ -44,6 +46,27 @@ batch_log(QueryRuntime *rt, BatchDurations *durations)
 
 /* ---- commit ---- */
 
+/* Dead letters that came again: rows now, or dead letters still. */
+static void
+letters_settle(QueryRuntime *rt, BatchRun *run)
+{
+	ListCell *lc, *lc2;
+
+	foreach (lc, run->sources)
+		foreach (lc2, ((SourceBatch *) lfirst(lc))->letters)
+		{
+			SourceLetter *letter = lfirst(lc2);
+
+			if (letter->error == NULL)
+			{
+				replay_take(rt->query->id, letter->id, run->info.batch_id);
+				continue;
+			}
+			dead_letter_set_error(letter->id, letter->error);
+			replay_forget(rt->query->id, letter->id);
+		}
+}
+
 void
 batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitEntry *commit)
 {
@@ -63,8 +86,10 @@ batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitE
 	foreach (lc, run->sources)
 		commit->rows_bad += ((SourceBatch *) lfirst(lc))->rows_bad;
 	commit->rows_bad += rt->sink->rows_bad;
+	letters_settle(rt, run);
 	watermark_advance(&rt->query->options, run->sources, jsonb_get_object(run->offsets.conf, "behind"), before, run->info.batch_time,
 					  commit);
+	progress_watch_clock(rt, run, commit);
 }
 
 /* State and commits/N into the batch's transaction. */
@@ -133,6 +158,7 @@ batch_finished(QueryRuntime *rt, BatchRun *run)
 		rt->last_rows += batch->rows + batch->rows_bad;
 	}
 	rt->last_duration_us = clock_monotonic_us() - run->durations.started;
+	progress_warn(rt, run);
 }
 
 static uint64

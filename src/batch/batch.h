@@ -46,6 +46,7 @@ typedef struct QueryRuntime
 	TimestampTz due_at;			  /* out: rows wait for min_rows_per_batch; fire again then at the latest. 0: not */
 	int64 purged_upto;			  /* logs up to here are known to be purged */
 	bool more;					  /* out: data remained behind the last batch */
+	int64 warned_at;			  /* monotonic; 0: never */
 	int64 last_duration_us;
 	int64 last_rows;
 	TimestampTz last_batch_at;

@@ -10,9 +10,13 @@
 
 #include "batch/runtime.h"
 #include "batch/watermark.h"
+#include "metadata/replay.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
+#include "util/json_build.h"
 #include "util/options.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -25,7 +29,7 @@ enum
 /* then per source */
 enum
 {
-	SOURCE_ROWS, SOURCE_BAD, SOURCE_TOTALS
+	SOURCE_ROWS, SOURCE_BAD, SOURCE_AHEAD, SOURCE_TOTALS
 };
 /* then per operator; the first three add up, the others are those of the last flush */
 enum
@@ -81,6 +85,7 @@ totals_add(QueryRuntime *rt, BatchRun *run, double *totals)
 
 		t[SOURCE_ROWS] += batch->rows;
 		t[SOURCE_BAD] += batch->rows_bad;
+		t[SOURCE_AHEAD] += batch->rows_ahead;
 		totals_add_events(totals, batch);
 		t += SOURCE_TOTALS;
 	}
@@ -114,6 +119,7 @@ totals_show(QueryRuntime *rt, BatchRun *run)
 
 		batch->rows = t[SOURCE_ROWS];
 		batch->rows_bad = t[SOURCE_BAD];
+		batch->rows_ahead = t[SOURCE_AHEAD];
 		if (totals[TOTAL_EVENTS] > 0 && batch->reader->def->watermark_delay >= 0)
 		{
 			batch->event_rows = totals[TOTAL_EVENTS];
@@ -214,6 +220,21 @@ epoch_is_over(QueryRuntime *rt)
 	return now >= epoch_end(rt) || now < rt->epoch.opened_at - epoch_period(rt);
 }
 
+/* What the epoch's entry in the offset log says beside the ranges: as the last flush had it, but with all dead letters that came again in the epoch. */
+static Jsonb *
+epoch_conf(QueryRuntime *rt)
+{
+	Datum conf = DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(rt->epoch.conf), CStringGetTextDatum("replay"));
+	JsonBuild b = {NULL, NULL};
+	int64 *replays;
+	int n = replay_taken_by(rt->query->id, rt->epoch.batch_id, &replays);
+
+	json_object_begin(&b, NULL);
+	replay_ids_write(&b, replays, n);
+	json_object_end(&b);
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, conf, JsonbPGetDatum(json_result(&b))));
+}
+
 void
 epoch_close(QueryRuntime *rt)
 {
@@ -225,7 +246,7 @@ epoch_close(QueryRuntime *rt)
 								.watermark = rt->last_commit.next_watermark,
 								.late_watermark = rt->last_offsets.watermark,
 								.batch_time = epoch->flushed_at,
-								.conf = epoch->conf}};
+								.conf = epoch_conf(rt)}};
 	CommitEntry commit = epoch->so_far;
 
 	batch_run_begin(rt, &run);
@@ -236,6 +257,7 @@ epoch_close(QueryRuntime *rt)
 	run.offsets.starts = epoch->starts;
 	run.sources = batch_sources(rt, &run);
 	totals_show(rt, &run);
+	progress_watch_clock(rt, &run, &commit);
 	offset_log_add(rt->query->id, &run.offsets);
 	commit_log_add(rt->query->id, &commit);
 	progress_add(rt->query->id, epoch->batch_id, progress_build(rt, &run));

@@ -6,6 +6,8 @@
 
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "metadata/dead_letter.h"
+#include "metadata/replay.h"
 #include "miscadmin.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
@@ -172,10 +174,60 @@ batch_sources(QueryRuntime *rt, BatchRun *run)
 		if (batch->from && batch->to && compareJsonbContainers(&batch->from->root, &batch->to->root) == 0)
 			batch->to = NULL;
 		run->info.has_data = run->info.has_data || batch->to != NULL;
+		batch->max_bad_rows = rt->query->options.max_bad_rows_per_batch;
 		batch->max_event_time = skew >= 0 ? run->info.batch_time + skew : DT_NOEND;
 		batches = lappend(batches, batch);
 	}
 	return batches;
+}
+
+static SourceBatch *
+letter_batch(List *batches, DeadLetter *letter)
+{
+	ListCell *lc;
+
+	foreach (lc, batches)
+	{
+		SourceBatch *batch = lfirst(lc);
+
+		if (letter->source && strcmp(batch->reader->def->name, letter->source) == 0 && batch->reader->ops->scan_again)
+			return batch;
+	}
+	return NULL;
+}
+
+/* Dead letters that come again with this batch, to their sources. */
+static void
+letters_load(QueryRuntime *rt, BatchRun *run)
+{
+	int64 *ids;
+	int n = replay_ids_read(run->offsets.conf, &ids);
+
+	for (int i = 0; i < n; i++)
+	{
+		DeadLetter *letter;
+		SourceBatch *batch;
+		SourceLetter *again;
+
+		/* After a rewind a batch may have succeeded with what was asked for again after it had failed. */
+		if (!replay_is_waiting(rt->query->id, ids[i]))
+			continue;
+		letter = dead_letter_get(ids[i]);
+		batch = letter ? letter_batch(run->sources, letter) : NULL;
+		if (batch == NULL)
+		{
+			/* Altered meanwhile: it stays what it is. */
+			replay_forget(rt->query->id, ids[i]);
+			continue;
+		}
+		again = palloc0(sizeof(SourceLetter));
+		again->id = letter->id;
+		again->position = letter->position;
+		again->raw = letter->raw;
+		again->raw_len = letter->raw_len;
+		batch->letters = lappend(batch->letters, again);
+		run->info.has_data = true;
+	}
 }
 
 /* An aborted batch leaves no running sources behind. */
@@ -204,6 +256,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 
 	running_sources_register();
 	run->sources = batch_sources(rt, run);
+	letters_load(rt, run);
 	source_set_running(run->sources);
 	rt->sink->batch = &run->info;
 	rt->sink->rows = rt->sink->rows_bad = 0;

@@ -4,6 +4,8 @@
  */
 #include "batch/step.h"
 
+#include "batch/watermark.h"
+#include "metadata/replay.h"
 #include "util/clock.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -43,15 +45,33 @@ last_time(QueryRuntime *rt)
 	return rt->epoch_open ? rt->epoch.flushed_at : rt->last_offsets.batch_time;
 }
 
-/* When timers or expired state ask for a batch by the clock. */
+static bool
+operators_want_batch(QueryRuntime *rt, TimestampTz watermark)
+{
+	ListCell *lc;
+
+	foreach (lc, rt->operators)
+	{
+		Operator *op = lfirst(lc);
+
+		if (op->ops->wants_batch(op, evicted_at(rt), watermark))
+			return true;
+	}
+	return false;
+}
+
+/* When the clock asks for a batch: timers, expired state, a source silent for so long that the watermark goes on without it. */
 static TimestampTz
-operators_next_due(QueryRuntime *rt)
+clock_next_due(QueryRuntime *rt)
 {
 	TimestampTz due = DT_NOEND;
 	ListCell *lc;
 
 	if (!rt->query->options.no_data_batches || nothing_ran(rt))
 		return DT_NOEND;
+	/* The end of an open epoch looks at the silent sources anyway. */
+	if (!rt->epoch_open && rt->query->options.idle_timeout > 0 && operators_want_batch(rt, DT_NOEND))
+		due = watermark_idle_due(&rt->query->options, rt->readers, &rt->last_commit);
 	foreach (lc, rt->operators)
 	{
 		Operator *op = lfirst(lc);
@@ -65,20 +85,9 @@ operators_next_due(QueryRuntime *rt)
 static bool
 no_data_batch_due(QueryRuntime *rt)
 {
-	ListCell *lc;
-
 	if (!rt->query->options.no_data_batches || nothing_ran(rt))
 		return false;
-	if (operators_next_due(rt) <= clock_now())
-		return true;
-	foreach (lc, rt->operators)
-	{
-		Operator *op = lfirst(lc);
-
-		if (op->ops->wants_batch(op, evicted_at(rt), rt->last_commit.next_watermark))
-			return true;
-	}
-	return false;
+	return clock_next_due(rt) <= clock_now() || operators_want_batch(rt, rt->last_commit.next_watermark);
 }
 
 /* Rows wait for min_rows_per_batch: not yet, unless max_trigger_delay has passed since the last batch. */
@@ -160,12 +169,27 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 	return any && !rows_are_too_few(rt, waiting);
 }
 
+#define MAX_REPLAYS 10000
+
+/* Dead letters that were asked to come again, as many as one batch takes. */
+static int
+replays_plan(QueryRuntime *rt, int64 **letter_ids)
+{
+	int64 limit = rt->ignore_limits ? 0 : rt->query->options.max_rows_per_batch;
+	int max = limit > 0 ? (int) Min(limit, MAX_REPLAYS) : MAX_REPLAYS;
+
+	*letter_ids = palloc(sizeof(int64) * max);
+	return replay_waiting(rt->query->id, *letter_ids, max);
+}
+
 /* offsets/N for what there is to do, or false: nothing. Starts and ends per source; a source without news keeps its place. */
 bool
 batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 {
 	PlannedRange *ranges = palloc0(sizeof(PlannedRange) * (list_length(rt->readers) + 1));
 	JsonBuild behind = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
+	int64 *replays;
+	int nreplays = replays_plan(rt, &replays);
 	bool has_data;
 	ListCell *lc;
 	int i = 0;
@@ -173,7 +197,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	json_object_begin(&behind, NULL);
 	has_data = ranges_plan(rt, ranges, &behind);
 	json_object_end(&behind);
-	if (!has_data && !no_data_batch_due(rt))
+	if (!has_data && nreplays == 0 && !no_data_batch_due(rt))
 		return false;
 
 	json_object_begin(&starts, NULL);
@@ -193,6 +217,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	json_object_end(&ends);
 	json_object_begin(&conf, NULL);
 	json_add_json(&conf, "behind", json_result(&behind));
+	replay_ids_write(&conf, replays, nreplays);
 	if (rt->last_batch < 0) /* the same for all batches of an incarnation */
 		json_add_json(&conf, "settings", rt->query->settings);
 	json_object_end(&conf);
@@ -216,5 +241,5 @@ batch_is_due(QueryRuntime *rt)
 TimestampTz
 batch_next_due(QueryRuntime *rt)
 {
-	return Min(Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, operators_next_due(rt)), epoch_end(rt));
+	return Min(Min(rt->due_at != 0 ? rt->due_at : DT_NOEND, clock_next_due(rt)), epoch_end(rt));
 }

@@ -103,10 +103,48 @@ progress_sources(JsonBuild *b, BatchRun *run, double seconds)
 		json_add_json(b, "endOffset", batch->to ? batch->to : batch->from);
 		json_add_int(b, "numInputRows", batch->rows + batch->rows_bad);
 		json_add_int(b, "numBadRows", batch->rows_bad);
+		if (batch->rows_ahead > 0)
+			json_add_int(b, "numRowsAheadOfClock", batch->rows_ahead);
 		json_add_float(b, "processedRowsPerSecond", seconds > 0 ? (batch->rows + batch->rows_bad) / seconds : 0);
 		json_object_end(b);
 	}
 	json_array_end(b);
+}
+
+/* ---- the clock ---- */
+
+#define WARN_AGAIN_US (60 * INT64CONST(1000000))
+
+void
+progress_watch_clock(QueryRuntime *rt, BatchRun *run, const CommitEntry *commit)
+{
+	int64 ahead = 0, late = 0;
+	ListCell *lc;
+
+	foreach (lc, run->sources)
+		ahead += ((SourceBatch *) lfirst(lc))->rows_ahead;
+	foreach (lc, rt->operators)
+		late += ((Operator *) lfirst(lc))->metrics.dropped;
+	if (ahead > 0)
+		run->warning = psprintf("rows further ahead of the clock than max_event_time_skew: " INT64_FORMAT "; they do not move the watermark", ahead);
+	else if (commit->next_watermark > run->info.batch_time && late > 0)
+		run->warning = psprintf("watermark %s is ahead of the clock; late rows dropped: " INT64_FORMAT, timestamptz_to_str(commit->next_watermark), late);
+	else if (commit->next_watermark > run->info.batch_time && commit->next_watermark > rt->last_commit.next_watermark)
+		run->warning = psprintf("watermark %s is ahead of the clock; rows behind it will be late", timestamptz_to_str(commit->next_watermark));
+}
+
+/* In the foreground to the server's log only: what a session is told depends on no clock. */
+void
+progress_warn(QueryRuntime *rt, BatchRun *run)
+{
+	int64 now = clock_monotonic_us();
+
+	if (run->warning == NULL || (rt->warned_at != 0 && now - rt->warned_at < WARN_AGAIN_US))
+		return;
+	rt->warned_at = now;
+	ereport(rt->session_lock ? WARNING : LOG,
+			(errmsg("streaming query \"%s\": %s", rt->query->name, run->warning), errdetail("Batch " INT64_FORMAT ".", run->info.batch_id),
+			 errhint("A clock somewhere may be wrong. Option max_event_time_skew keeps rows from the future from moving the watermark.")));
 }
 
 Jsonb *
@@ -139,6 +177,8 @@ progress_build(QueryRuntime *rt, BatchRun *run)
 	json_add_text(&b, "description", rt->sink->ops->describe(rt->sink->def));
 	json_add_int(&b, "numOutputRows", run->rows_out);
 	json_object_end(&b);
+	if (run->warning)
+		json_add_text(&b, "warning", run->warning);
 	json_object_end(&b);
 	return json_result(&b);
 }

@@ -17,10 +17,15 @@ typedef struct BatchRun
 	OffsetEntry offsets;
 	List *sources; /* SourceBatch, as plan->sources */
 	int64 rows_out;
+	char *warning; /* NULL: nothing to be warned of */
 	bool logged_now; /* false: replay of an entry logged before, or ridden in with the batch before */
 	BatchDurations durations;
 } BatchRun;
 
+/* Event time ahead of the clock makes honest rows late: said in the batch where it happens. Sets run->warning. */
+extern void progress_watch_clock(QueryRuntime *rt, BatchRun *run, const CommitEntry *commit);
+/* The warning to the log, once a minute at most. After the commit. */
+extern void progress_warn(QueryRuntime *rt, BatchRun *run);
 extern Jsonb *progress_build(QueryRuntime *rt, BatchRun *run);
 
 #endif

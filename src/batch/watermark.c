@@ -130,12 +130,65 @@ source_time_advance(SourceTime *t, SourceBatch *batch, Jsonb *behind, TimestampT
 		t->watermark = Max(t->watermark, progress - batch->reader->def->watermark_delay);
 }
 
+/* ---- over the sources ---- */
+
+static TimestampTz
+idle_from(const QueryOptions *options, const SourceTime *t)
+{
+	return options->idle_timeout > 0 && !TIMESTAMP_IS_NOBEGIN(t->seen_at) ? t->seen_at + options->idle_timeout : DT_NOEND;
+}
+
+/* The query's watermark at a time: sources silent by then hold nothing; when all are, none is left to be waited for. */
+static TimestampTz
+watermark_combine(const QueryOptions *options, List *times, TimestampTz at)
+{
+	TimestampTz smallest = DT_NOEND, largest = DT_NOBEGIN;
+	ListCell *lc;
+
+	foreach (lc, times)
+	{
+		SourceTime *t = lfirst(lc);
+
+		largest = Max(largest, t->watermark);
+		if (idle_from(options, t) > at)
+			smallest = Min(smallest, t->watermark);
+	}
+	return strcmp(options->multiple_watermark_policy, "max") == 0 || smallest == DT_NOEND ? largest : smallest;
+}
+
+TimestampTz
+watermark_idle_due(const QueryOptions *options, List *sources, const CommitEntry *commit)
+{
+	TimestampTz due = DT_NOEND;
+	List *times = NIL;
+	ListCell *lc;
+
+	if (options->idle_timeout <= 0 || commit->watermarks == NULL)
+		return DT_NOEND;
+	foreach (lc, sources)
+	{
+		SourceDef *def = ((SourceReader *) lfirst(lc))->def;
+		SourceTime *t = palloc(sizeof(SourceTime));
+
+		*t = source_time_read(commit->watermarks, def->name);
+		if (def->watermark_delay >= 0)
+			times = lappend(times, t);
+	}
+	foreach (lc, times)
+	{
+		TimestampTz at = idle_from(options, lfirst(lc));
+
+		if (at < due && watermark_combine(options, times, at) > commit->next_watermark)
+			due = at;
+	}
+	return due;
+}
+
 void
 watermark_advance(const QueryOptions *options, List *batches, Jsonb *behind, const CommitEntry *before, TimestampTz batch_time, CommitEntry *after)
 {
-	bool largest = strcmp(options->multiple_watermark_policy, "max") == 0;
-	TimestampTz query = largest ? DT_NOBEGIN : DT_NOEND;
 	JsonBuild b = {NULL, NULL};
+	List *times = NIL;
 	ListCell *lc;
 
 	json_object_begin(&b, NULL);
@@ -143,20 +196,17 @@ watermark_advance(const QueryOptions *options, List *batches, Jsonb *behind, con
 	{
 		SourceBatch *batch = lfirst(lc);
 		SourceDef *def = batch->reader->def;
-		SourceTime t;
+		SourceTime *t;
 
 		if (def->watermark_delay < 0)
 			continue;
-		t = source_time_read(before->watermarks, def->name);
-		source_time_advance(&t, batch, jsonb_get_object(behind, def->name), batch_time);
-		source_time_write(&b, def->name, &t);
-		if (options->idle_timeout > 0 && batch_time - t.seen_at >= options->idle_timeout)
-			continue;
-		query = largest ? Max(query, t.watermark) : Min(query, t.watermark);
+		t = palloc(sizeof(SourceTime));
+		*t = source_time_read(before->watermarks, def->name);
+		source_time_advance(t, batch, jsonb_get_object(behind, def->name), batch_time);
+		source_time_write(&b, def->name, t);
+		times = lappend(times, t);
 	}
 	json_object_end(&b);
 	after->watermarks = json_result(&b);
-	if (query == DT_NOEND) /* no source declares a watermark, or all are silent */
-		query = DT_NOBEGIN;
-	after->next_watermark = Max(before->next_watermark, query);
+	after->next_watermark = Max(before->next_watermark, watermark_combine(options, times, batch_time));
 }

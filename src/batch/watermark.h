@@ -14,4 +14,10 @@
 extern void watermark_advance(const QueryOptions *options, List *batches, Jsonb *behind, const CommitEntry *before, TimestampTz batch_time,
 							  CommitEntry *after);
 
+/*
+ * When, if no row comes, a source of these (SourceReader) will have been silent for idle_timeout and the watermark would go on without it; DT_NOEND: never.
+ * In CurrentMemoryContext.
+ */
+extern TimestampTz watermark_idle_due(const QueryOptions *options, List *readers, const CommitEntry *commit);
+
 #endif

@@ -56,3 +56,102 @@ dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, 
 	values[DEAD_LETTER_AT] = TimestampTzGetDatum(clock_now());
 	heap_insert_row("dead_letter", values, nulls);
 }
+
+/* ---- reading, and what becomes of them ---- */
+
+static HeapScan *
+letter_scan(int64 id)
+{
+	Datum keys[] = {Int64GetDatum(id)};
+
+	return heap_scan_begin("dead_letter", "dead_letter_pkey", 1, keys, false);
+}
+
+static DeadLetter *
+letter_from_row(Datum *v, bool *n, bool with_raw)
+{
+	DeadLetter *letter = palloc0(sizeof(DeadLetter));
+
+	letter->id = DatumGetInt64(v[DEAD_LETTER_ID]);
+	letter->query_id = DatumGetInt64(v[DEAD_LETTER_QUERY_ID]);
+	letter->batch_id = DatumGetInt64(v[DEAD_LETTER_BATCH_ID]);
+	letter->source = n[DEAD_LETTER_SOURCE] ? NULL : TextDatumGetCString(v[DEAD_LETTER_SOURCE]);
+	letter->reason = TextDatumGetCString(v[DEAD_LETTER_REASON]);
+	letter->position = n[DEAD_LETTER_POSITION] ? NULL : DatumGetJsonbPCopy(v[DEAD_LETTER_POSITION]);
+	if (with_raw && !n[DEAD_LETTER_RAW])
+	{
+		bytea *raw = DatumGetByteaPCopy(v[DEAD_LETTER_RAW]);
+
+		letter->raw = VARDATA_ANY(raw);
+		letter->raw_len = VARSIZE_ANY_EXHDR(raw);
+	}
+	return letter;
+}
+
+DeadLetter *
+dead_letter_get(int64 id)
+{
+	HeapScan *scan = letter_scan(id);
+	Datum v[DEAD_LETTER_COLUMNS];
+	bool n[DEAD_LETTER_COLUMNS];
+	DeadLetter *letter = heap_scan_next(scan, v, n) ? letter_from_row(v, n, true) : NULL;
+
+	heap_scan_end(scan);
+	return letter;
+}
+
+List *
+dead_letters_of(int64 query_id)
+{
+	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
+	Datum v[DEAD_LETTER_COLUMNS];
+	bool n[DEAD_LETTER_COLUMNS];
+	List *letters = NIL;
+
+	while (heap_scan_next(scan, v, n) != NULL)
+		if (DatumGetInt64(v[DEAD_LETTER_QUERY_ID]) == query_id)
+			letters = lappend(letters, letter_from_row(v, n, false));
+	heap_scan_end(scan);
+	return letters;
+}
+
+void
+dead_letter_set_error(int64 id, const char *error)
+{
+	HeapScan *scan = letter_scan(id);
+	Datum v[DEAD_LETTER_COLUMNS];
+	bool n[DEAD_LETTER_COLUMNS];
+	HeapTuple tuple = heap_scan_next(scan, v, n);
+
+	if (tuple)
+	{
+		set_text(v, n, DEAD_LETTER_ERROR, error);
+		heap_update_row("dead_letter", tuple, v, n);
+	}
+	heap_scan_end(scan);
+}
+
+void
+dead_letter_delete(int64 id)
+{
+	HeapScan *scan = letter_scan(id);
+	HeapTuple tuple = heap_scan_next(scan, NULL, NULL);
+
+	if (tuple)
+		heap_delete_row("dead_letter", tuple);
+	heap_scan_end(scan);
+}
+
+void
+dead_letters_delete(int64 query_id, int64 from_batch)
+{
+	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
+	Datum v[DEAD_LETTER_COLUMNS];
+	bool n[DEAD_LETTER_COLUMNS];
+	HeapTuple tuple;
+
+	while ((tuple = heap_scan_next(scan, v, n)) != NULL)
+		if (DatumGetInt64(v[DEAD_LETTER_QUERY_ID]) == query_id && DatumGetInt64(v[DEAD_LETTER_BATCH_ID]) >= from_batch)
+			heap_delete_row("dead_letter", tuple);
+	heap_scan_end(scan);
+}

@@ -4,6 +4,7 @@
 
 #include "postgres.h"
 #include "metadata/batch_info.h"
+#include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
 /*
@@ -12,5 +13,25 @@
  */
 extern void dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, Jsonb *position, const char *raw,
 							Size raw_len, const char *error);
+
+typedef struct DeadLetter
+{
+	int64 id;
+	int64 query_id;
+	int64 batch_id;
+	char *source; /* NULL: late rows */
+	char *reason;
+	Jsonb *position; /* or NULL */
+	char *raw;		 /* or NULL */
+	Size raw_len;
+} DeadLetter;
+
+/* In CurrentMemoryContext; NULL: there is none. */
+extern DeadLetter *dead_letter_get(int64 id);
+extern List *dead_letters_of(int64 query_id); /* DeadLetter, raw left out */
+extern void dead_letter_set_error(int64 id, const char *error);
+extern void dead_letter_delete(int64 id);
+/* Those of batches from this one on: they come again with their batches, or the query goes. */
+extern void dead_letters_delete(int64 query_id, int64 from_batch);
 
 #endif

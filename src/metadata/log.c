@@ -5,8 +5,10 @@
 #include "metadata/log.h"
 
 #include "access/htup_details.h"
+#include "metadata/dead_letter.h"
 #include "metadata/epoch_log.h"
 #include "metadata/memory_row.h"
+#include "metadata/replay.h"
 #include "util/clock.h"
 #include "util/heap.h"
 #include "util/json_build.h"
@@ -193,6 +195,7 @@ logs_truncate(int64 query_id)
 {
 	logs_delete(query_id, 0, PG_INT64_MAX, false);
 	epoch_log_delete(query_id);
+	replay_purge(query_id, PG_INT64_MAX);
 	memory_rows_delete(query_id, 0);
 }
 
@@ -202,6 +205,8 @@ commits_truncate_after(int64 query_id, int64 batch_id)
 	entries_delete("commit_entry", "commit_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
 	entries_delete("progress_entry", "progress_entry_pkey", query_id, batch_id + 1, PG_INT64_MAX, true);
 	epoch_log_delete(query_id);
+	replay_rewind(query_id, batch_id);
+	dead_letters_delete(query_id, batch_id + 1);
 	memory_rows_delete(query_id, batch_id + 1);
 }
 
@@ -209,4 +214,5 @@ void
 logs_purge(int64 query_id, int64 upto_batch)
 {
 	logs_delete(query_id, 0, upto_batch, false);
+	replay_purge(query_id, upto_batch);
 }

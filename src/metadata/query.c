@@ -49,6 +49,7 @@ static const OptionDef query_option_defs[] = {
 	{"state_provider", OPTION_ENUM, offsetof(QueryOptions, state_provider), 0, 0, "memory|table"},
 	{"min_batches_to_retain", OPTION_INT64, offsetof(QueryOptions, min_batches_to_retain), 1, 1000000000, NULL},
 	{"max_retries", OPTION_INT64, offsetof(QueryOptions, max_retries), 0, 1000000, NULL},
+	{"max_bad_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, max_bad_rows_per_batch), 0, PG_INT64_MAX, NULL},
 	{"idle_timeout", OPTION_INTERVAL, offsetof(QueryOptions, idle_timeout), 1, PG_INT64_MAX, NULL},
 	{"parallelism", OPTION_INT64, offsetof(QueryOptions, parallelism), 1, 64, NULL},
 	{"dedup_within_watermark", OPTION_BOOL, offsetof(QueryOptions, dedup_within_watermark), 0, 0, NULL},
@@ -66,6 +67,7 @@ query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name)
 	options->state_provider = "memory";
 	options->min_batches_to_retain = 100;
 	options->max_retries = 5;
+	options->max_bad_rows_per_batch = -1;
 	options->idle_timeout = -1;
 	options->parallelism = 1;
 	options_parse_jsonb(query_option_defs, json, options, psprintf("query \"%s\"", query_name));

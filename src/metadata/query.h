@@ -40,6 +40,7 @@ typedef struct QueryOptions
 	char *state_provider;
 	int64 min_batches_to_retain;
 	int64 max_retries;
+	int64 max_bad_rows_per_batch; /* of one source; -1: no limit */
 	int64 idle_timeout; /* -1: none */
 	int64 parallelism;
 	bool dedup_within_watermark;

@@ -399,6 +399,19 @@ file_scan_rewind(SourceScan *scan)
 	state->in_file = false;
 }
 
+static bool
+file_scan_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot)
+{
+	if (scan->again == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scan->context);
+
+		scan->again = file_read_open(scan);
+		MemoryContextSwitchTo(old);
+	}
+	return file_read_again(scan->again, letter, slot);
+}
+
 static void
 file_scan_end(SourceScan *scan)
 {
@@ -464,6 +477,7 @@ const SourceOps file_source = {
 	.scan_next = file_scan_next,
 	.scan_rewind = file_scan_rewind,
 	.scan_end = file_scan_end,
+	.scan_again = file_scan_again,
 	.acknowledge = file_acknowledge,
 	.look_again_ms = file_look_again_ms,
 	.close = file_close,

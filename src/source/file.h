@@ -41,5 +41,7 @@ typedef struct RecordReader RecordReader;
 extern RecordReader *file_read_open(SourceScan *scan);			 /* in CurrentMemoryContext; the file closes with it */
 extern void file_read_start(RecordReader *read, FileEntry *entry); /* the next file */
 extern bool file_read_next(RecordReader *read, TupleTableSlot *slot); /* false: end of the file */
+/* A record that was bad comes again, without its file; false: still bad, source_bad_row was told. */
+extern bool file_read_again(RecordReader *read, const SourceLetter *letter, TupleTableSlot *slot);
 
 #endif

@@ -10,6 +10,7 @@
 #include "format/csv.h"
 #include "miscadmin.h"
 #include "util/json_build.h"
+#include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -311,4 +312,62 @@ file_read_next(RecordReader *read, TupleTableSlot *slot)
 		return true;
 	}
 	return false;
+}
+
+/* ---- again ---- */
+
+/* The file's header says which column is which. False: there is no such file any more. */
+static bool
+header_read(RecordReader *read, const char *path)
+{
+	ListCell *lc;
+
+	if (read->entry && read->decoder && strcmp(read->entry->path, path) == 0)
+		return true;
+	foreach (lc, file_list(read->scan->reader->def))
+	{
+		FileEntry *entry = lfirst(lc);
+
+		if (strcmp(entry->path, path) != 0)
+			continue;
+		file_read_start(read, entry);
+		read_close(read);
+		return true;
+	}
+	return false;
+}
+
+bool
+file_read_again(RecordReader *read, const SourceLetter *letter, TupleTableSlot *slot)
+{
+	SourceDef *def = read->scan->reader->def;
+	char *path = letter->position ? jsonb_get_text(letter->position, "file") : NULL;
+	char *line = letter->position ? jsonb_get_text(letter->position, "line") : NULL;
+	FileEntry gone = {.path = path ? path : ""};
+	const char *raw = letter->raw ? letter->raw : "", *format = file_format(def, gone.path);
+	DecodeError error = {.sqlstate = ERRCODE_UNDEFINED_FILE, .message = "its file is gone, and with it the header that names the columns"};
+	MemoryContext old = MemoryContextSwitchTo(read->context);
+	bool known = true, fine;
+
+	if (strcmp(format, "csv") == 0 && ((FileOptions *) def->options)->header)
+		known = header_read(read, gone.path);
+	else
+		decoder_choose(read, format);
+	MemoryContextSwitchTo(old);
+	fine = known && read->decoder->ops->decode(read->decoder, raw, without_line_end(raw, letter->raw_len), slot->tts_values, slot->tts_isnull, &error);
+	if (!fine)
+	{
+		source_bad_row(read->scan, letter->position, letter->raw, letter->raw_len, error.sqlstate, error.message);
+		return false;
+	}
+	if (!read->entry || strcmp(read->entry->path, gone.path) != 0)
+		read->entry = &gone;
+	fill_metadata(read, slot, line ? pg_strtoint64(line) : 0);
+	if (read->entry == &gone)
+	{
+		read->entry = NULL;
+		if (read->metadata[FILE_COLUMN_MODIFIED] >= 0)
+			slot->tts_isnull[read->metadata[FILE_COLUMN_MODIFIED]] = true;
+	}
+	return true;
 }

@@ -151,6 +151,7 @@ const SourceOps kafka_source = {
 	.scan_next = kafka_scan_next,
 	.scan_rewind = kafka_scan_rewind,
 	.scan_end = kafka_scan_end,
+	.scan_again = kafka_decode_again,
 	.wake_socket = kafka_wake_socket,
 	.has_news = kafka_has_news,
 	.look_again_ms = kafka_look_again_ms,

@@ -215,6 +215,8 @@ extern struct KafkaDecode *kafka_decode_open(SourceScan *scan);
 extern bool kafka_decode_row(struct KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition,
 							 rd_kafka_message_t *message, TupleTableSlot *slot);
 /* Checks the metadata columns' types (ereport); true when the attribute is one. */
+/* A message that was bad comes again: bytes and position are all there is of it. */
+extern bool kafka_decode_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot);
 extern bool kafka_decode_is_metadata(SourceDef *def, AttrNumber attno);
 extern void kafka_decode_check(SourceDef *def);
 

@@ -8,7 +8,9 @@
 #include "catalog/pg_type.h"
 #include "format/format.h"
 #include "mb/pg_wchar.h"
+#include "util/options.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
 typedef enum MetadataKind
@@ -231,6 +233,13 @@ timestamp_make(const rd_kafka_message_t *message, Datum *result)
 	return true;
 }
 
+/* Not from the broker but from the dead letters, which keep neither time nor headers. */
+static bool
+comes_again(const rd_kafka_message_t *message)
+{
+	return message->rkt == NULL;
+}
+
 /* One metadata column. The message is at fault when it returns text: that is the error. */
 static const char *
 metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_message_t *message, Datum *value,
@@ -249,7 +258,7 @@ metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_
 			*value = Int64GetDatum(message->offset);
 			break;
 		case METADATA_TIMESTAMP:
-			*isnull = !timestamp_make(message, value);
+			*isnull = comes_again(message) || !timestamp_make(message, value);
 			break;
 		case METADATA_KEY:
 			*isnull = message->key == NULL;
@@ -260,7 +269,8 @@ metadata_fill(MetadataColumn *column, KafkaPartition *partition, const rd_kafka_
 			*value = PointerGetDatum(cstring_to_text_with_len(message->key, message->key_len));
 			break;
 		case METADATA_HEADERS:
-			if (!headers_make(message, value))
+			*isnull = comes_again(message);
+			if (!*isnull && !headers_make(message, value))
 				return "the name of a header is no valid text in the database's encoding";
 			break;
 	}
@@ -316,4 +326,41 @@ kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partitio
 														 slot->tts_values, slot->tts_isnull, &error))
 		return bad_row(scan, partition, message, error.sqlstate, error.message);
 	return true;
+}
+
+/* ---- again ---- */
+
+static void
+key_from_position(Jsonb *position, rd_kafka_message_t *message)
+{
+	char *hex = jsonb_get_text(position, "key");
+	bytea *key;
+
+	if (hex == NULL)
+		return;
+	key = DatumGetByteaPP(DirectFunctionCall1(byteain, CStringGetDatum(hex)));
+	message->key = VARDATA_ANY(key);
+	message->key_len = VARSIZE_ANY_EXHDR(key);
+}
+
+bool
+kafka_decode_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot)
+{
+	char *topic_name = jsonb_get_text(letter->position, "topic");
+	char *number = jsonb_get_text(letter->position, "partition");
+	char *offset = jsonb_get_text(letter->position, "offset");
+	KafkaTopic topic = {.name = topic_name ? topic_name : ""};
+	KafkaPartition partition = {.topic = &topic, .id = number ? pg_strtoint32(number) : 0};
+	rd_kafka_message_t message = {.payload = letter->raw, .len = letter->raw_len, .offset = offset ? pg_strtoint64(offset) : 0};
+
+	if (scan->again == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scan->context);
+
+		scan->again = kafka_decode_open(scan);
+		MemoryContextSwitchTo(old);
+	}
+	topic.name_datum = CStringGetTextDatum(topic.name);
+	key_from_position(letter->position, &message);
+	return kafka_decode_row(scan->again, scan, &partition, &message, slot);
 }

@@ -25,23 +25,20 @@ source_scan_open(SourceReader *reader, SourceBatch *batch, Bitmapset *needed)
 		batch->observer_taken = true;
 		if (scan->observer && needed != NULL && reader->def->event_time > 0)
 			scan->needed = bms_add_member(bms_copy(needed), reader->def->event_time);
-		scan->done = batch->to == NULL;
+		scan->range_done = batch->to == NULL;
+		scan->done = scan->range_done && batch->letters == NIL;
 		if (scan->done && scan->observer)
 			batch->observed_all = true;
 	}
 	return scan;
 }
 
-bool
-source_scan_next(SourceScan *scan, TupleTableSlot *slot)
+static bool
+range_next(SourceScan *scan, TupleTableSlot *slot)
 {
 	const SourceOps *ops = scan->reader->ops;
 	MemoryContext old;
-	bool found;
 
-	ExecClearTuple(slot);
-	if (scan->done)
-		return false;
 	if (!scan->started)
 	{
 		old = MemoryContextSwitchTo(scan->context);
@@ -51,9 +48,43 @@ source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 	}
 	MemoryContextReset(scan->row_context);
 	old = MemoryContextSwitchTo(scan->row_context);
-	found = ops->scan_next(scan, slot);
+	scan->range_done = !ops->scan_next(scan, slot);
 	MemoryContextSwitchTo(old);
+	return !scan->range_done;
+}
+
+/* Behind the range: dead letters that come again. */
+static bool
+letters_next(SourceScan *scan, TupleTableSlot *slot)
+{
+	bool found = false;
+
+	while (!found && scan->batch && scan->next_letter < list_length(scan->batch->letters))
+	{
+		MemoryContext old;
+
+		scan->letter = list_nth(scan->batch->letters, scan->next_letter++);
+		MemoryContextReset(scan->row_context);
+		old = MemoryContextSwitchTo(scan->row_context);
+		memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+		found = scan->reader->ops->scan_again(scan, scan->letter, slot);
+		MemoryContextSwitchTo(old);
+	}
 	if (!found)
+		scan->letter = NULL;
+	return found;
+}
+
+bool
+source_scan_next(SourceScan *scan, TupleTableSlot *slot)
+{
+	bool found;
+
+	ExecClearTuple(slot);
+	if (scan->done)
+		return false;
+	found = !scan->range_done && range_next(scan, slot);
+	if (!found && !letters_next(scan, slot))
 	{
 		scan->done = true;
 		if (scan->observer)
@@ -82,12 +113,16 @@ source_scan_drain(SourceScan *scan)
 void
 source_scan_rewind(SourceScan *scan)
 {
-	if (!scan->started)
+	if (!scan->started && scan->next_letter == 0)
 		return;
 	source_scan_drain(scan);
 	scan->observer = false;
-	scan->done = false;
-	scan->reader->ops->scan_rewind(scan);
+	scan->letter = NULL;
+	scan->next_letter = 0;
+	scan->range_done = scan->batch && scan->batch->to == NULL;
+	scan->done = scan->range_done && scan->batch->letters == NIL;
+	if (scan->started)
+		scan->reader->ops->scan_rewind(scan);
 }
 
 void
@@ -104,7 +139,7 @@ source_drain(SourceBatch *batch)
 {
 	SourceScan *scan;
 
-	if (batch->observed_all || batch->to == NULL)
+	if (batch->observed_all || (batch->to == NULL && batch->letters == NIL))
 		return;
 	scan = source_scan_open(batch->reader, batch, bms_make_singleton(0));
 	scan->observer = true;

@@ -280,24 +280,51 @@ socket_scan_rewind(SourceScan *scan)
 	}
 }
 
-static void
-socket_scan_begin(SourceScan *scan)
+static Decoder *
+decoder_open(SourceScan *scan)
 {
 	SourceDef *def = scan->reader->def;
 	SocketOptions *options = def->options;
-	SocketScan *state = palloc0(sizeof(SocketScan));
 	const DecoderOps *format = format_lookup(options->format);
 	const char *unit = options->timestamp_unit;
 	DecoderConfig config = {.desc = def->desc, .paths = def->paths, .needed = scan->needed, .null_on_error = def->on_bad_row == BAD_ROW_NULL};
 
-	if (scan->batch == NULL)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("socket source %s can only be read by a streaming query", def->name)));
 	if (unit)
 		config.timestamp_unit = strcmp(unit, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(unit, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
-	state->decoder = format->open(&config);
+	return format->open(&config);
+}
+
+static void
+socket_scan_begin(SourceScan *scan)
+{
+	SocketScan *state = palloc0(sizeof(SocketScan));
+
+	if (scan->batch == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("socket source %s can only be read by a streaming query", scan->reader->def->name)));
+	state->decoder = decoder_open(scan);
 	state->end = position_n(scan->to);
 	scan->state = state;
 	socket_scan_rewind(scan);
+}
+
+static bool
+socket_scan_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot)
+{
+	Decoder *decoder = scan->again;
+	DecodeError error;
+
+	if (decoder == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scan->context);
+
+		scan->again = decoder = decoder_open(scan);
+		MemoryContextSwitchTo(old);
+	}
+	if (decoder->ops->decode(decoder, letter->raw ? letter->raw : "", letter->raw_len, slot->tts_values, slot->tts_isnull, &error))
+		return true;
+	source_bad_row(scan, letter->position, letter->raw, letter->raw_len, error.sqlstate, error.message);
+	return false;
 }
 
 static bool
@@ -379,6 +406,7 @@ const SourceOps socket_source = {
 	.scan_next = socket_scan_next,
 	.scan_rewind = socket_scan_rewind,
 	.scan_end = socket_scan_end,
+	.scan_again = socket_scan_again,
 	.acknowledge = socket_acknowledge,
 	.wake_socket = socket_wake_socket,
 	.look_again_ms = socket_look_again_ms,

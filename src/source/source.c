@@ -159,17 +159,45 @@ source_load(Oid relid)
 
 /* ---- rows that cannot be read ---- */
 
+static void
+bad_row_refuse(SourceDef *def, Jsonb *position, int sqlstate, const char *message)
+{
+	ereport(ERROR, (errcode(sqlstate), errmsg("row of source %s cannot be read: %s", def->name, message),
+					position ? errdetail("Position: %s", JsonbToCString(NULL, &position->root, VARSIZE(position))) : 0,
+					errhint("Set the source's option on_bad_row to dead_letter, skip or null to go on.")));
+}
+
+static void
+bad_row_limit(SourceBatch *batch, Jsonb *position, int sqlstate, const char *message)
+{
+	if (batch->max_bad_rows < 0 || batch->rows_bad <= batch->max_bad_rows)
+		return;
+	ereport(ERROR, (errcode(sqlstate),
+					errmsg("more than " INT64_FORMAT " rows of source %s cannot be read; the last: %s", batch->max_bad_rows, batch->reader->def->name, message),
+					position ? errdetail("Position: %s", JsonbToCString(NULL, &position->root, VARSIZE(position))) : 0,
+					errhint("Option max_bad_rows_per_batch is the limit; stream.skip_batch gives up the batch.")));
+}
+
+/* A dead letter that came again is one still, for this reason now. */
+static void
+letter_keep(SourceLetter *letter, const char *text)
+{
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(letter));
+
+	letter->error = pstrdup(text);
+	MemoryContextSwitchTo(old);
+}
+
 void
 source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len, int sqlstate, const char *message)
 {
 	SourceDef *def = scan->reader->def;
+	char *text;
 
 	if (scan->batch && !scan->observer)
 		return;
-	if (def->on_bad_row == BAD_ROW_FAIL)
-		ereport(ERROR, (errcode(sqlstate), errmsg("row of source %s cannot be read: %s", def->name, message),
-						position ? errdetail("Position: %s", JsonbToCString(NULL, &position->root, VARSIZE(position))) : 0,
-						errhint("Set the source's option on_bad_row to dead_letter, skip or null to go on.")));
+	if (def->on_bad_row == BAD_ROW_FAIL && !scan->letter)
+		bad_row_refuse(def, position, sqlstate, message);
 	if (scan->batch == NULL)
 	{
 		if (scan->bad_rows++ == 0)
@@ -177,10 +205,16 @@ source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len,
 							  errdetail("Further ones of this scan are left out silently.")));
 		return;
 	}
+	text = psprintf("%s: %s", unpack_sql_state(sqlstate), message);
+	if (scan->letter)
+	{
+		letter_keep(scan->letter, text);
+		return;
+	}
 	scan->batch->rows_bad++;
+	bad_row_limit(scan->batch, position, sqlstate, message);
 	if (def->on_bad_row != BAD_ROW_SKIP)
-		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len,
-						psprintf("%s: %s", unpack_sql_state(sqlstate), message));
+		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len, text);
 }
 
 /* ---- rows seen ---- */
@@ -211,6 +245,8 @@ source_observe(SourceScan *scan, TupleTableSlot *slot)
 	TimestampTz at;
 
 	batch->rows++;
+	if (scan->letter) /* an old row: it is none of the news that move event time on */
+		return;
 	if (column == 0 || slot->tts_isnull[column - 1])
 		return;
 	at = DatumGetTimestampTz(slot->tts_values[column - 1]); /* a timestamp without zone has the same representation, read as UTC */
@@ -224,7 +260,9 @@ source_observe(SourceScan *scan, TupleTableSlot *slot)
 	batch->event_min = Min(batch->event_min, at);
 	batch->event_max = Max(batch->event_max, at);
 	batch->event_sum += (double) at;
-	if (at <= batch->max_event_time)
+	if (at > batch->max_event_time)
+		batch->rows_ahead++;
+	else
 		lane_observe(batch, scan->lane, at);
 }
 

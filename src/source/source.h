@@ -75,6 +75,16 @@ typedef struct SourceAdvance
 	Jsonb *behind;		/* array of lane numbers that still have unread data behind end; NULL: none. Logged with the batch */
 } SourceAdvance;
 
+/* A dead letter of this source that comes again with the batch, behind its range. */
+typedef struct SourceLetter
+{
+	int64 id;
+	Jsonb *position; /* or NULL */
+	char *raw;		 /* or NULL */
+	Size raw_len;
+	char *error;	 /* out, by the observer: still bad, and why; NULL: it is a row now */
+} SourceLetter;
+
 typedef struct SourceBatch
 {
 	SourceReader *reader;
@@ -91,6 +101,9 @@ typedef struct SourceBatch
 	double event_sum;
 	int nlanes;					   /* lanes = partitions; 1 where there are none */
 	TimestampTz *lane_max;		   /* DT_NOBEGIN until a row is seen; grown by source_observe */
+	int64 rows_ahead;			   /* rows beyond that */
+	int64 max_bad_rows;			   /* more fail the batch; -1: no limit */
+	List *letters;				   /* SourceLetter */
 	TimestampTz max_event_time;	   /* rows above do not move the watermark (max_event_time_skew); DT_NOEND: no limit */
 } SourceBatch;
 
@@ -101,6 +114,10 @@ typedef struct SourceScan
 	SourceBatch *batch;	   /* NULL outside a streaming query */
 	bool observer;		   /* counts, watches event time, keeps bad rows */
 	bool started, done;
+	bool range_done;	   /* letters follow */
+	int next_letter;
+	SourceLetter *letter;  /* the one being decoded; NULL: a row of the range */
+	void *again;		   /* scan_again's own, kept over its calls */
 	Bitmapset *needed;	   /* attributes the plan uses; NULL: all */
 	MemoryContext context; /* of the scan */
 	MemoryContext row_context; /* reset before every row by the caller of next() */
@@ -139,6 +156,11 @@ struct SourceOps
 	bool (*scan_next)(SourceScan *scan, TupleTableSlot *slot);
 	void (*scan_rewind)(SourceScan *scan);
 	void (*scan_end)(SourceScan *scan);
+	/*
+	 * A row that could not be read comes again: its bytes decoded by the present definition, metadata columns from its position where that tells them, else
+	 * NULL. False: still bad, source_bad_row was told. Optional: without it rows of this source cannot come again.
+	 */
+	bool (*scan_again)(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot);
 	/* The batch up to here is committed: older data may be let go. Optional. */
 	void (*acknowledge)(SourceReader *reader, Position *upto);
 	/*

@@ -13,6 +13,7 @@
 #include "storage/lock.h"
 #include "util/heap.h"
 #include "utils/acl.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "worker/event.h"
 #include "worker/failure.h"
@@ -115,11 +116,32 @@ worker_is_preloaded(void)
 static bool start_armed = false;
 static bool stop_armed = false;
 static Oid other_database = InvalidOid; /* to be looked at as well */
+static List *to_wake = NIL;				/* int64 *, in TopTransactionContext */
+
+static void
+wake_all(void)
+{
+	ListCell *cell;
+
+	foreach (cell, to_wake)
+	{
+		uint64 launch;
+		int64 request;
+
+		(void) status_wake(*(int64 *) lfirst(cell), &launch, &request);
+	}
+}
 
 /* Nothing here may fail. A stop that is rolled back leaves a query that should run without a worker: the supervisor looks again. */
 static void
 request_xact_callback(XactEvent event, void *arg)
 {
+	if (to_wake && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE))
+	{
+		if (event == XACT_EVENT_COMMIT)
+			wake_all();
+		to_wake = NIL;
+	}
 	if (!start_armed && !stop_armed)
 		return;
 	switch (event)
@@ -150,7 +172,7 @@ worker_ask_supervisor(Oid database)
 }
 
 static void
-request_arm(bool *armed)
+request_init_once(void)
 {
 	static bool registered = false;
 
@@ -158,7 +180,25 @@ request_arm(bool *armed)
 		RegisterXactCallback(request_xact_callback, NULL);
 	registered = true;
 	(void) status_get(0, NULL); /* attach shared memory now, where it may fail */
+}
+
+static void
+request_arm(bool *armed)
+{
+	request_init_once();
 	*armed = true;
+}
+
+void
+worker_wake_at_commit(int64 query_id)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+	int64 *id = palloc(sizeof(int64));
+
+	request_init_once();
+	*id = query_id;
+	to_wake = lappend(to_wake, id);
+	MemoryContextSwitchTo(caller);
 }
 
 void

@@ -33,6 +33,9 @@ extern void worker_stop(int64 query_id);
 /* The same with status failed and that error, for a query that lost what it needs. Does nothing when it should not run anyway. */
 extern void worker_stop_for_good(int64 query_id, int sqlstate, const char *error);
 
+/* At commit the query's worker, if there is one, fires a trigger: something other than its sources has news for it. */
+extern void worker_wake_at_commit(int64 query_id);
+
 /* Is there a worker, or should there be one (starting, backing off)? Sees what other sessions committed. */
 extern bool worker_is_running(int64 query_id);
 /*
