@@ -48,7 +48,7 @@ query_keeps_best(Query *query)
 }
 
 static bool
-other_window_walker(Node *node, Index *winref)
+other_window_walker(Node *node, WindowFunc **first)
 {
 	if (node == NULL || IsA(node, Query))
 		return false;
@@ -56,22 +56,22 @@ other_window_walker(Node *node, Index *winref)
 	{
 		WindowFunc *f = (WindowFunc *) node;
 
-		if (f->winfnoid != F_ROW_NUMBER || (*winref != 0 && f->winref != *winref))
+		if (f->winfnoid != F_ROW_NUMBER || (*first && f->winref != (*first)->winref))
 			return true;
-		*winref = f->winref;
+		*first = f;
 		return false;
 	}
-	return expression_tree_walker(node, other_window_walker, winref);
+	return expression_tree_walker(node, other_window_walker, first);
 }
 
 /* Nothing but row_number() over one window, to be compared by the level above. */
 bool
 query_ranks(Query *query)
 {
-	Index winref = 0;
+	WindowFunc *first = NULL;
 
 	return query->hasWindowFuncs && !query_aggregates(query) && query->distinctClause == NIL && !query->hasTargetSRFs &&
-		   !other_window_walker((Node *) query->targetList, &winref) && winref != 0;
+		   !other_window_walker((Node *) query->targetList, &first) && first != NULL;
 }
 
 /* ---- n ---- */
@@ -149,9 +149,13 @@ index_in_parent(Level *level)
 static void
 refuse_unbounded(BestCut *cut)
 {
+	WindowFunc *first = NULL;
+
+	(void) other_window_walker((Node *) cut->level->query->targetList, &first);
 	ereport(ERROR, (errcode(REFUSE), errmsg("row_number() over a stream must be compared with a constant by the query around it"),
 					errdetail("Only the first rows of each key can be kept."),
-					errhint("Write SELECT … FROM (SELECT …, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM …) x WHERE rn <= 10.")));
+					errhint("Write SELECT … FROM (SELECT …, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM …) x WHERE rn <= 10."),
+					check_position(cut->c, first->location)));
 }
 
 /*
@@ -549,12 +553,12 @@ cut_ranked(Compile *c, Level *level)
 {
 	Query *query = level->query;
 	BestCut cut = {.c = c, .level = level, .spec = palloc0(sizeof(BestSpec)), .what = "the top rows per key (row_number)"};
-	Index winref = 0;
+	WindowFunc *first = NULL;
 	WindowClause *window;
 
 	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
-	(void) other_window_walker((Node *) query->targetList, &winref);
-	window = list_nth_node(WindowClause, query->windowClause, winref - 1);
+	(void) other_window_walker((Node *) query->targetList, &first);
+	window = list_nth_node(WindowClause, query->windowClause, first->winref - 1);
 	cut.spec->count = take_count(&cut);
 	cut.spec->by_place = rank_is_used(&cut);
 	best_cut(&cut, window->partitionClause, window->orderClause);

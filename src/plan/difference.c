@@ -102,6 +102,16 @@ write_expression(StringInfo out, JsonbValue *text, JsonbValue *over)
 	}
 }
 
+/* How keep-best sorts by it. */
+static void
+write_direction(StringInfo out, JsonbContainer *object)
+{
+	JsonbValue *operator = member(object, "operator"), *nulls_first = member(object, "nulls_first");
+
+	if (operator && nulls_first)
+		appendStringInfo(out, " USING %.*s NULLS %s", operator->val.string.len, operator->val.string.val, nulls_first->val.boolean ? "FIRST" : "LAST");
+}
+
 static void
 write_value(StringInfo out, JsonbValue *value)
 {
@@ -115,7 +125,10 @@ write_value(StringInfo out, JsonbValue *value)
 	else if (object && (part = member(object, "union")) != NULL)
 		write_value(out, getIthJsonbValueFromContainer(part->val.binary.data, 0));
 	else if (object && (part = member(object, "value")) != NULL)
+	{
 		write_value(out, part);
+		write_direction(out, object);
+	}
 	else
 	{
 		Jsonb *json = JsonbValueToJsonb(value);

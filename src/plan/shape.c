@@ -285,7 +285,10 @@ rows_are_keyed(Compile *c, Level *final, SinkShape *shape)
 	int index = shape_operator_below(final->query);
 	OperatorOutput *output = index >= 0 ? list_nth(c->outputs, index) : NULL;
 
-	if (output == NULL || !output->best || best_decide(c, output, index, shown_columns(final->query)))
+	if (output == NULL || !output->best)
+		return true;
+	shape->replaces = best_decide(c, output, index, shown_columns(final->query));
+	if (shape->replaces)
 		return true;
 	find_whole_rows(c, final, shape, output->nkeys);
 	return false;

@@ -88,10 +88,21 @@ sink_always_in_pieces(SinkDef *def)
 }
 
 void
+sink_note_staying_rows(void)
+{
+	ereport(NOTICE, (errmsg("groups that stop satisfying the condition on their aggregates keep their last row in the target")));
+}
+
+void
 sink_check_shape(SinkDef *def, SinkShape *shape)
 {
-	if (shape->leaving == NULL || def->ops->retract)
+	if ((!shape->retracts && shape->leaving == NULL) || def->ops->retract)
 		return;
+	if (shape->leaving == NULL)
+	{
+		sink_note_staying_rows();
+		return;
+	}
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					errmsg("%s in output mode update need a table sink, not a %s sink", shape->leaving, def->ops->kind),
 					errdetail("Rows of earlier batches are replaced, which the sink of query \"%s\" could not take back.", def->query_name),

@@ -24,6 +24,7 @@ typedef struct SinkShape
 	Bitmapset *key;			/* update mode: output columns (1-based) that contain no aggregate */
 	bool key_is_unique;		/* at most one row per key and batch for sure: no folding needed */
 	bool retracts;			/* rows of earlier batches leave the target: `retract` is told them, before the batch's own rows come */
+	bool replaces;			/* a better row takes another one's place under exactly this key: no other will do */
 	bool whole_rows;		/* they have no key: of the rows that are equal in the columns `key`, one leaves */
 	Bitmapset *lookup;		/* whole rows: columns an index helps to find them by */
 	const char *leaving;	/* what makes them leave, where a sink that cannot take rows back will not do; NULL: it will */
@@ -86,7 +87,9 @@ struct SinkOps
 extern const SinkOps *sink_lookup(const char *kind);
 extern bool sink_always_in_pieces(SinkDef *def); /* for sinks that see single rows only */
 extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
-extern void sink_check_shape(SinkDef *def, SinkShape *shape); /* 0A000 where rows must leave the target and cannot */
+/* When a query is made: 0A000 where rows must leave the target and cannot; a notice where they should. */
+extern void sink_check_shape(SinkDef *def, SinkShape *shape);
+extern void sink_note_staying_rows(void);
 extern SinkDef *sink_def_load(StreamQuery *query); /* from the query's value of type stream.sink; NULL fields are 22004 */
 extern Datum sink_def_to_datum(SinkDef *def); /* after create(): the same with the target's full name, to be kept */
 

@@ -215,6 +215,8 @@ to_table_create(SinkDef *def, SinkShape *shape)
 	if (target->upsert)
 		target_check_key(target, def, true);
 	target_check_delete(target, shape);
+	if (shape->retracts && !target->retracts)
+		sink_note_staying_rows();
 	(void) statement_analyse(target, def, shape);
 	def->target = target->name;
 }

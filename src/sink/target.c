@@ -151,6 +151,10 @@ decide_retraction(Target *target, SinkDef *def, SinkShape *shape)
 {
 	bool same = false, told;
 
+	if (shape->replaces && (!key_is_told(target, shape, &same) || !same))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("%s cannot be told apart by key (%s)", shape->leaving, target_column_list(target->key)),
+						errdetail("In the target of query \"%s\" a better row takes the place of the one it pushes out.", def->query_name),
+						errhint("Leave out the table sink's option \"key\".")));
 	if (!shape->retracts)
 		return;
 	told = !target->upsert || shape->whole_rows || key_is_told(target, shape, &same);
