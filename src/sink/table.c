@@ -10,6 +10,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parser.h"
+#include "sink/divert.h"
 #include "sink/retraction.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
@@ -26,6 +27,7 @@ typedef struct TableSink
 	Target *target;
 	SPIPlanPtr clear; /* complete mode: DELETE */
 	Retraction *retraction; /* NULL: rows stay */
+	Divert *divert;	  /* NULL: a row that does not fit fails the batch */
 	MemoryContextCallback plans_release;
 } TableSink;
 
@@ -228,6 +230,8 @@ plans_release(void *arg)
 
 	if (sink->retraction)
 		retraction_free(sink->retraction);
+	if (sink->divert)
+		divert_free(sink->divert);
 	if (sink->clear)
 		SPI_freeplan(sink->clear);
 	sink->clear = NULL;
@@ -246,6 +250,8 @@ to_table_open(SinkDef *def, SinkShape *shape)
 	if (sink->target->upsert)
 		target_check_key(sink->target, def, false);
 	sink->retraction = retraction_create(sink->target, shape);
+	if (sink->target->divert)
+		sink->divert = divert_create(&sink->base, statement_text(sink->target, shape), ROWS_NAME, rows_desc(shape));
 	sink->plans_release.func = plans_release;
 	sink->plans_release.arg = sink;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &sink->plans_release);
@@ -256,8 +262,11 @@ static Query *
 to_table_wrap(Sink *base, Query *final)
 {
 	TableSink *sink = (TableSink *) base;
-	Query *query = statement_analyse(sink->target, base->def, base->shape);
+	Query *query;
 
+	if (sink->divert)
+		return NULL;
+	query = statement_analyse(sink->target, base->def, base->shape);
 	if (!rows_replace(query, final))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("statement of query \"%s\" does not read its rows", base->def->query_name)));
 	return query;
@@ -284,10 +293,21 @@ target_clear(TableSink *sink)
 static void
 to_table_begin(Sink *base, const BatchInfo *batch)
 {
+	TableSink *sink = (TableSink *) base;
+
 	base->batch = batch;
 	base->rows = 0;
 	if (base->shape->mode == OUTPUT_COMPLETE)
-		target_clear((TableSink *) base);
+		target_clear(sink);
+	if (sink->divert)
+		divert_begin(sink->divert);
+}
+
+/* Only where bad rows are put aside; else the last stage is part of the INSERT. */
+static void
+to_table_receive(Sink *base, TupleTableSlot *slot)
+{
+	divert_receive(((TableSink *) base)->divert, slot);
 }
 
 static void
@@ -302,6 +322,10 @@ to_table_retract(Sink *base, TupleTableSlot *slot)
 static void
 to_table_finish(Sink *base)
 {
+	TableSink *sink = (TableSink *) base;
+
+	if (sink->divert)
+		divert_finish(sink->divert);
 }
 
 static void
@@ -331,6 +355,7 @@ const SinkOps table_sink = {
 	.open = to_table_open,
 	.wrap = to_table_wrap,
 	.begin = to_table_begin,
+	.receive = to_table_receive,
 	.retract = to_table_retract,
 	.finish = to_table_finish,
 	.close = to_table_close,

@@ -64,17 +64,28 @@ option_names(SinkDef *def, const char *name, JsonbValue *value)
 	return names;
 }
 
-/* {"key": ["a", "b"], "batch_id_column": "batch"}; a JSON null for the latter means: no such column. */
+static bool
+option_diverts(SinkDef *def, const char *name, JsonbValue *value)
+{
+	char *policy = value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : "";
+
+	if (value->type == jbvNull || strcmp(policy, "fail") == 0)
+		return false;
+	if (strcmp(policy, "dead_letter") != 0)
+		option_error(def, name, "one of fail, dead_letter");
+	return true;
+}
+
+/* {"key": ["a", "b"], "batch_id_column": "batch", "on_bad_row": "dead_letter"}; a JSON null for the column means: there is none. */
 static void
-options_read(SinkDef *def, List **key, char **batch_id, bool *batch_id_given)
+options_read(SinkDef *def, Target *target, List **key)
 {
 	JsonbIterator *it;
 	JsonbValue v;
 	JsonbIteratorToken token;
 
 	*key = NIL;
-	*batch_id = pstrdup(DEFAULT_BATCH_ID);
-	*batch_id_given = false;
+	target->batch_id = pstrdup(DEFAULT_BATCH_ID);
 	if (def->options == NULL)
 		return;
 	if (!JB_ROOT_IS_OBJECT(def->options))
@@ -95,13 +106,15 @@ options_read(SinkDef *def, List **key, char **batch_id, bool *batch_id_given)
 		{
 			if (v.type != jbvNull && v.type != jbvString)
 				option_error(def, name, "a column name, or null for none");
-			*batch_id_given = true;
-			*batch_id = v.type == jbvNull ? NULL : pnstrdup(v.val.string.val, v.val.string.len);
+			target->batch_id_required = true;
+			target->batch_id = v.type == jbvNull ? NULL : pnstrdup(v.val.string.val, v.val.string.len);
 		}
+		else if (strcmp(name, "on_bad_row") == 0)
+			target->divert = option_diverts(def, name, &v);
 		else
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("unknown option \"%s\" of the table sink of query \"%s\"", name, def->query_name),
-							errdetail("Valid options are: key, batch_id_column.")));
+							errdetail("Valid options are: key, batch_id_column, on_bad_row.")));
 	}
 }
 
@@ -171,11 +184,9 @@ target_describe(SinkDef *def, SinkShape *shape)
 {
 	Target *target = palloc0(sizeof(Target));
 	List *key;
-	bool batch_id_given;
 
-	options_read(def, &key, &target->batch_id, &batch_id_given);
+	options_read(def, target, &key);
 	target->columns = shape_columns(shape);
-	target->batch_id_required = batch_id_given;
 	if (target->batch_id && list_member(target->columns, makeString(target->batch_id)))
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
 						errmsg("column \"%s\" of query \"%s\" has the name of the column that takes the batch id", target->batch_id, def->query_name),

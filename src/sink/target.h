@@ -16,6 +16,7 @@ typedef struct Target
 	bool upsert;	/* by key; else rows are added */
 	bool key_is_shape_key; /* it is the query's own key, not one from the options */
 	bool retracts;	/* rows leave it by their key, or by what whole rows are compared by */
+	bool divert;	/* option on_bad_row: rows it does not take become dead letters */
 	List *key;		/* String; NIL with upsert: the target has one row at most (aggregate without GROUP BY) */
 } Target;
 

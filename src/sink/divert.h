@@ -1,0 +1,18 @@
+/*
+ * divert.h: option on_bad_row of table sinks, 'dead_letter': rows the target does not take are put aside, the others are written.
+ */
+#ifndef STREAM_SINK_DIVERT_H
+#define STREAM_SINK_DIVERT_H
+
+#include "sink/sink.h"
+
+typedef struct Divert Divert;
+
+/* sql reads relation rows_name with the columns of rows, and the parameters of a batch. In CurrentMemoryContext, which lives as long as the sink. */
+extern Divert *divert_create(Sink *sink, const char *sql, const char *rows_name, TupleDesc rows);
+extern void divert_begin(Divert *divert);
+extern void divert_receive(Divert *divert, TupleTableSlot *slot);
+extern void divert_finish(Divert *divert); /* counts sink->rows_bad */
+extern void divert_free(Divert *divert);   /* before the sink's memory goes */
+
+#endif
