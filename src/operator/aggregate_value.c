@@ -232,13 +232,11 @@ cell_merge(AggregateOperator *op, Transition *transition, Cell *into, Cell *from
 	{
 		if (from->isnull)
 			return;
-		if (into->unset)
+		if (into->isnull) /* also one that has seen NULLs only: as an input it would have been passed over */
 		{
 			cell_take(into, from);
 			return;
 		}
-		if (into->isnull)
-			return;
 	}
 	call->args[0].value = into->value;
 	call->args[0].isnull = into->isnull;

@@ -57,6 +57,12 @@ TABLE got_by_start ORDER BY u, begins;
 TABLE got_completes ORDER BY u, s;
 TABLE got_long_ones ORDER BY u, s;
 TABLE got_appends;
+-- a sum that has seen only NULL takes what it is merged with
+INSERT INTO click_t VALUES ('n', at(0), NULL), ('n', at(8), 5), ('m', at(0), 5), ('m', at(8), NULL);
+CALL stream.process_all_available('updates');
+INSERT INTO click_t VALUES ('n', at(4), NULL), ('m', at(4), NULL);
+CALL process_all();
+SELECT u, s, n, sum FROM got_updates WHERE u IN ('m', 'n') ORDER BY u;
 SELECT state_rows FROM stream.queries WHERE name IN ('updates', 'appends', 'completes') ORDER BY name;
 -- the watermark passes them; what is open stays
 INSERT INTO click_t VALUES ('c', at(56), 11);
