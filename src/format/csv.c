@@ -6,6 +6,7 @@
 
 #include "format/column.h"
 #include "format/utf8.h"
+#include "utils/memutils.h"
 
 typedef struct CsvDecoder
 {
@@ -14,8 +15,10 @@ typedef struct CsvDecoder
 	bool null_on_error;
 	int ncolumns;
 	Column *columns;
+	const char *header_fault; /* NULL: none */
 	int nfields; /* of a record */
 	int *column_of_field; /* index into columns, -1: nobody wants the field */
+	bool *in_header;	  /* per column */
 	char *text;			  /* the field at hand, without quotes */
 	size_t text_size;
 } CsvDecoder;
@@ -27,8 +30,10 @@ csv_by_position(Decoder *decoder)
 
 	if (self->column_of_field)
 		pfree(self->column_of_field);
+	self->header_fault = NULL;
+	memset(self->in_header, true, sizeof(bool) * self->ncolumns);
 	self->nfields = self->ncolumns;
-	self->column_of_field = palloc(sizeof(int) * Max(self->ncolumns, 1));
+	self->column_of_field = MemoryContextAlloc(GetMemoryChunkContext(self), sizeof(int) * Max(self->ncolumns, 1));
 	for (int i = 0; i < self->ncolumns; i++)
 		self->column_of_field[i] = i;
 }
@@ -48,6 +53,7 @@ csv_open(const DecoderConfig *config)
 	if (self->ncolumns == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("format \"csv\" needs a column to fill"),
 						errhint("Declare the columns of the records, besides the source's metadata columns.")));
+	self->in_header = palloc0(sizeof(bool) * Max(self->ncolumns, 1));
 	self->text_size = 256;
 	self->text = palloc(self->text_size);
 	csv_by_position(&self->base);
@@ -56,15 +62,41 @@ csv_open(const DecoderConfig *config)
 
 /* ---- records and fields ---- */
 
-size_t
-csv_record_length(const char *buf, size_t len, bool at_end, size_t *resume, bool *quoted)
+static CsvState
+state_after(CsvState state, char c, char delimiter)
 {
+	switch (state)
+	{
+		case CSV_QUOTED:
+			return c == '"' ? CSV_QUOTE : CSV_QUOTED;
+		case CSV_QUOTE:
+			if (c == '"')
+				return CSV_QUOTED;
+			break;
+		case CSV_FIELD_START:
+			if (c == '"')
+				return CSV_QUOTED;
+			break;
+		case CSV_PLAIN:
+			break;
+	}
+	return c == delimiter ? CSV_FIELD_START : CSV_PLAIN;
+}
+
+size_t
+csv_record_length(Decoder *decoder, const char *buf, size_t len, bool at_end, size_t *resume, CsvState *state)
+{
+	char delimiter = ((CsvDecoder *) decoder)->delimiter;
+	const char *end = *resume == 0 ? memchr(buf, '\n', len) : NULL;
+
+	/* Nearly always: no quote before the line ends. */
+	if (end && memchr(buf, '"', end - buf) == NULL)
+		return end - buf + 1;
 	for (size_t i = *resume; i < len; i++)
 	{
-		if (buf[i] == '"')
-			*quoted = !*quoted;
-		else if (buf[i] == '\n' && !*quoted)
+		if (buf[i] == '\n' && *state != CSV_QUOTED)
 			return i + 1;
+		*state = state_after(*state, buf[i], delimiter);
 	}
 	*resume = len;
 	return at_end ? len : 0;
@@ -82,6 +114,7 @@ static bool
 next_field(CsvDecoder *self, const char **p, const char *end, Field *field, bool *last)
 {
 	const char *at = *p;
+	bool closed = false;
 
 	field->quoted = at < end && *at == '"';
 	if (!field->quoted)
@@ -101,20 +134,18 @@ next_field(CsvDecoder *self, const char **p, const char *end, Field *field, bool
 	}
 	field->at = self->text;
 	field->length = 0;
-	for (at++; at < end; at++)
+	for (at++; at < end && !closed; at++)
 	{
-		if (*at == '"')
+		if (*at == '"' && (at + 1 == end || at[1] != '"'))
+			closed = true;
+		else
 		{
-			at++;
-			if (at == end || *at != '"')
-				break;
+			at += *at == '"' ? 1 : 0; /* of two, one */
+			self->text[field->length++] = *at;
 		}
-		self->text[field->length++] = *at;
-		if (at + 1 == end)
-			return false; /* no closing quote */
 	}
 	*last = at >= end;
-	if (!*last && *at != self->delimiter)
+	if (!closed || (!*last && *at != self->delimiter))
 		return false;
 	*p = *last ? end : at + 1;
 	return true;
@@ -130,35 +161,48 @@ record_end(const char *buf, size_t len)
 	return buf + len;
 }
 
+/* Index of the column with the field's name, -1: nobody wants it. */
+static int
+column_named(CsvDecoder *self, const Field *field)
+{
+	for (int i = 0; i < self->ncolumns; i++)
+		if (strlen(self->columns[i].name) == field->length && memcmp(self->columns[i].name, field->at, field->length) == 0)
+			return i;
+	return -1;
+}
+
 void
 csv_by_header(Decoder *decoder, const char *buf, size_t len)
 {
 	CsvDecoder *self = (CsvDecoder *) decoder;
 	const char *p = buf, *end = record_end(buf, len);
 	int allocated = 16;
-	bool last = false;
+	bool last = false, any = false;
 
 	if (self->column_of_field)
 		pfree(self->column_of_field);
-	self->column_of_field = palloc(sizeof(int) * allocated);
+	self->column_of_field = MemoryContextAlloc(GetMemoryChunkContext(self), sizeof(int) * allocated);
 	self->nfields = 0;
+	self->header_fault = NULL;
+	memset(self->in_header, false, sizeof(bool) * self->ncolumns);
 	while (!last)
 	{
 		Field field;
 
 		if (!next_field(self, &p, end, &field, &last))
 		{
-			csv_by_position(decoder);
+			self->header_fault = "the file's header is quoted wrongly";
 			return;
 		}
 		if (self->nfields == allocated)
 			self->column_of_field = repalloc(self->column_of_field, sizeof(int) * (allocated *= 2));
-		self->column_of_field[self->nfields] = -1;
-		for (int i = 0; i < self->ncolumns; i++)
-			if (strlen(self->columns[i].name) == field.length && memcmp(self->columns[i].name, field.at, field.length) == 0)
-				self->column_of_field[self->nfields] = i;
+		self->column_of_field[self->nfields] = column_named(self, &field);
+		if (self->column_of_field[self->nfields] >= 0)
+			any = self->in_header[self->column_of_field[self->nfields]] = true;
 		self->nfields++;
 	}
+	if (!any)
+		self->header_fault = "the file's header names none of the source's columns";
 }
 
 /* ---- decode ---- */
@@ -196,10 +240,14 @@ csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 	if (bad != NULL)
 		return decode_fail(error, NULL, ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
 						   "invalid byte sequence for encoding \"UTF8\": 0x%02x at byte %zu", (unsigned char) *bad, (size_t) (bad - buf));
+	if (self->header_fault)
+		return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "%s", self->header_fault);
 	for (int i = 0; i < self->ncolumns; i++)
 	{
 		values[self->columns[i].index] = (Datum) 0;
 		isnull[self->columns[i].index] = true;
+		if (!self->in_header[i] && !column_take_null(&self->columns[i], error))
+			return false;
 	}
 	while (!last)
 	{
@@ -208,14 +256,14 @@ csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 		if (!next_field(self, &p, end, &field, &last))
 			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "field %d is quoted wrongly", n + 1);
 		if (n >= self->nfields)
-			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "extra data after the last of %d fields", self->nfields);
+			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "expected %d fields, found more", self->nfields);
 		if (self->column_of_field[n] >= 0 &&
 			!take_field(self, &self->columns[self->column_of_field[n]], &field, values, isnull, error))
 			return false;
 		n++;
 	}
 	if (n < self->nfields)
-		return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "%d fields instead of %d", n, self->nfields);
+		return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "expected %d fields, found %d", self->nfields, n);
 	return true;
 }
 

@@ -4,6 +4,9 @@
  */
 #include "source/file.h"
 
+#include <fnmatch.h>
+#include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "catalog/pg_attribute.h"
@@ -11,7 +14,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/hashfn.h"
-#include "utils/numeric.h"
+#include "util/clock.h"
 #include "util/heap.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -43,6 +46,7 @@ static const OptionDef file_option_defs[] = {
 	{"max_files_per_batch", OPTION_INT64, offsetof(FileOptions, max_files_per_batch), 1, PG_INT64_MAX, NULL},
 	{"latest_first", OPTION_BOOL, offsetof(FileOptions, latest_first), 0, 0, NULL},
 	{"max_file_age", OPTION_INTERVAL, offsetof(FileOptions, max_file_age), 0, PG_INT64_MAX, NULL},
+	{"settle_time", OPTION_INTERVAL, offsetof(FileOptions, settle_time), 0, PG_INT64_MAX, NULL},
 	{"clean_source", OPTION_ENUM, offsetof(FileOptions, clean_source), 0, 0, "off|delete|archive"},
 	{"archive_dir", OPTION_TEXT, offsetof(FileOptions, archive_dir), 0, 0, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
@@ -61,6 +65,24 @@ static const char *
 file_option_names(Oid catalog)
 {
 	return catalog == ForeignTableRelationId ? options_names(file_option_defs) : "";
+}
+
+/* Archived files must not be found again, under a path that was not read yet. */
+static void
+check_archive(SourceDef *def, FileOptions *options)
+{
+	char real[PATH_MAX], archive[PATH_MAX];
+	char *directory = pstrdup(options->path);
+	struct stat st;
+
+	if (options->archive_dir == NULL)
+		return;
+	if (stat(directory, &st) != 0 || !S_ISDIR(st.st_mode))
+		get_parent_directory(directory);
+	if (fnmatch(directory, options->archive_dir, FNM_PATHNAME) == 0 ||
+		(realpath(directory, real) && realpath(options->archive_dir, archive) && strcmp(real, archive) == 0))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("archive_dir \"%s\" of source %s is among the directories it reads", options->archive_dir, def->name),
+						errdetail("Archived files would be read again."), errhint("Choose a directory that \"%s\" does not cover.", options->path)));
 }
 
 static void
@@ -87,13 +109,16 @@ file_parse(SourceDef *def)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"path\"", def->name),
 						errhint("A directory or a glob on the server, such as /data/in/*.json.")));
 	server_path_check(options->path, psprintf("option \"path\" of source %s", def->name));
-	if (options->delimiter && strlen(options->delimiter) != 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"delimiter\" of source %s must be one byte", def->name)));
+	if (options->delimiter && (strlen(options->delimiter) != 1 || strchr("\"\r\n", options->delimiter[0])))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("option \"delimiter\" of source %s must be one byte, neither a quote nor a line end", def->name)));
 	if (strcmp(options->clean_source, "archive") == 0 && options->archive_dir == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"clean_source\" archive of source %s needs option \"archive_dir\"", def->name)));
 	if (options->archive_dir)
 		server_path_check(options->archive_dir, psprintf("option \"archive_dir\" of source %s", def->name));
 	file_check_access(def);
+	check_archive(def, options);
+	file_read_check(def, options->format);
 }
 
 /* ---- the list of files seen ---- */
@@ -238,25 +263,26 @@ newest_first(const ListCell *a, const ListCell *b)
 	return oldest_first(b, a);
 }
 
-/* Files not seen before, in the order they will be read. The age limit is relative to the newest file, and spares the very first batch. */
+/*
+ * Files not seen before, in the order they will be read. The age limit is relative to the newest file seen, so that a backlog read oldest first is read
+ * whole; it spares the very first batch.
+ */
 static List *
 files_new(FileReader *reader, bool limited)
 {
 	FileOptions *options = reader->base.def->options;
 	bool aged = options->max_file_age >= 0 && reader->nseen > 0 && !(options->latest_first && limited);
-	List *all = file_list(reader->base.def), *fresh = NIL;
-	TimestampTz newest = reader->newest;
+	TimestampTz settled = clock_now() - options->settle_time;
+	List *fresh = NIL;
 	ListCell *lc;
 
-	foreach (lc, all)
-		newest = Max(newest, ((FileEntry *) lfirst(lc))->modified);
-	foreach (lc, all)
+	foreach (lc, file_list(reader->base.def, reader->by_path))
 	{
 		FileEntry *entry = lfirst(lc);
 
-		if (hash_search(reader->by_path, &entry->path, HASH_FIND, NULL) != NULL)
+		if (aged && entry->modified < reader->newest - options->max_file_age)
 			continue;
-		if (aged && entry->modified < newest - options->max_file_age)
+		if (options->settle_time > 0 && entry->modified > settled)
 			continue;
 		fresh = lappend(fresh, entry);
 	}
@@ -286,6 +312,7 @@ file_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLi
 	List *fresh;
 	ListCell *lc;
 
+	file_check_access(base->def);
 	seen_load(reader);
 	last = ceiling ? Min(position_n(ceiling), reader->nseen) : reader->nseen;
 	/* Files on the list that no batch has read yet come first. */
@@ -365,7 +392,8 @@ file_scan_begin(SourceScan *scan)
 	state->read = file_read_open(scan);
 	if (scan->batch == NULL)
 	{
-		state->files = file_list(reader->base.def);
+		file_check_access(reader->base.def);
+		state->files = file_list(reader->base.def, NULL);
 		list_sort(state->files, oldest_first);
 		return;
 	}
@@ -419,23 +447,38 @@ file_scan_end(SourceScan *scan)
 
 /* ---- afterwards ---- */
 
+/* Never over a file that is there: the second of a name gets a number. link() fails where rename() would replace. */
+static int
+archive_move(const char *path, const char *directory)
+{
+	const char *name = strrchr(path, '/');
+
+	for (int i = 0; i < 10000; i++)
+	{
+		char target[MAXPGPATH];
+
+		if (snprintf(target, sizeof(target), i == 0 ? "%s%s" : "%s%s.%d", directory, name, i) >= (int) sizeof(target))
+		{
+			errno = ENAMETOOLONG;
+			return -1;
+		}
+		if (link(path, target) == 0)
+			return unlink(path);
+		if (errno != EEXIST)
+			return -1;
+	}
+	return -1;
+}
+
 static void
 file_clean(FileReader *reader, FileEntry *entry)
 {
 	FileOptions *options = reader->base.def->options;
-	const char *name = strrchr(entry->path, '/');
-	char target[MAXPGPATH];
-	int rc;
+	bool gone = strcmp(options->clean_source, "delete") == 0;
 
-	if (strcmp(options->clean_source, "delete") == 0)
-		rc = unlink(entry->path);
-	else
-	{
-		snprintf(target, sizeof(target), "%s%s", options->archive_dir, name);
-		rc = rename(entry->path, target);
-	}
-	if (rc != 0 && errno != ENOENT)
-		ereport(LOG, (errcode_for_file_access(), errmsg("could not clean file \"%s\" of source %s: %m", entry->path, reader->base.def->name)));
+	if ((gone ? unlink(entry->path) : archive_move(entry->path, options->archive_dir)) != 0 && errno != ENOENT)
+		ereport(LOG, (errcode_for_file_access(), errmsg("could not %s file \"%s\" of source %s: %m", gone ? "delete" : "archive", entry->path,
+														reader->base.def->name)));
 }
 
 /* The batch is committed: files may go. A crash before this leaves them; they are not read again all the same. */

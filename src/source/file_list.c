@@ -11,6 +11,7 @@
 
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "util/options.h"
 #include "util/server_path.h"
 #include "utils/acl.h"
@@ -56,6 +57,13 @@ file_check_access(SourceDef *def)
 	if (realpath(directory, real) && !server_path_permitted(real))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("path \"%s\" of source %s is outside the permitted directories", options->path, def->name),
 						errdetail("Setting stream_ext.file_roots lists them.")));
+	if (options->archive_dir == NULL)
+		return;
+	if (realpath(options->archive_dir, real) == NULL)
+		ereport(ERROR, (errcode_for_file_access(), errmsg("could not find directory \"%s\" of option \"archive_dir\" of source %s: %m", options->archive_dir, def->name)));
+	if (!server_path_permitted(real))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("archive_dir \"%s\" of source %s is outside the permitted directories", options->archive_dir, def->name),
+						errdetail("Setting stream_ext.file_roots lists them.")));
 }
 
 const char *
@@ -81,20 +89,48 @@ file_format(SourceDef *def, const char *path)
 					errhint("Set option format of the source to csv, json or text.")));
 }
 
-static List *
-list_add(List *files, const char *path, const char *directory)
+bool
+file_is_permitted(SourceDef *def, const char *real)
 {
-	const char *name = strrchr(path, '/');
+	char directory[PATH_MAX];
+
+	return realpath(fixed_directory(((FileOptions *) def->options)->path), directory) && server_path_below(real, directory) &&
+		   server_path_permitted(real);
+}
+
+static bool
+ends_with(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* Names programs give to what they have not finished; a pattern that asks for such names gets them. */
+static bool
+name_is_unfinished(const char *name, const char *pattern)
+{
+	static const char *const suffixes[] = {".tmp", ".temp", ".part", ".partial", "._COPYING_", ".swp", "~"};
+
+	for (int i = 0; i < lengthof(suffixes); i++)
+		if (ends_with(name, suffixes[i]))
+			return !ends_with(pattern, suffixes[i]);
+	return false;
+}
+
+static List *
+list_add(List *files, SourceDef *def, const char *path, HTAB *known)
+{
+	const char *name = strrchr(path, '/') + 1;
 	char real[PATH_MAX];
 	FileEntry *entry;
 	struct stat st;
 
-	name = name ? name + 1 : path;
-	if (name[0] == '.' || name[0] == '_')
+	if (name[0] == '.' || name[0] == '_' || name_is_unfinished(name, ((FileOptions *) def->options)->path))
 		return files;
-	if (realpath(path, real) == NULL || !server_path_below(real, directory) || !server_path_permitted(real))
+	if (known && hash_search(known, &path, HASH_FIND, NULL))
 		return files;
-	if (stat(real, &st) != 0 || !S_ISREG(st.st_mode))
+	if (realpath(path, real) == NULL || stat(real, &st) != 0 || !S_ISREG(st.st_mode) || !file_is_permitted(def, real))
 		return files;
 	entry = palloc(sizeof(FileEntry));
 	entry->path = pstrdup(path);
@@ -103,38 +139,49 @@ list_add(List *files, const char *path, const char *directory)
 	return lappend(files, entry);
 }
 
-List *
-file_list(SourceDef *def)
+static List *
+list_directory(SourceDef *def, const char *path, HTAB *known)
 {
-	FileOptions *options = def->options;
-	char directory[PATH_MAX];
+	DIR *dir = AllocateDir(path);
+	struct dirent *de;
 	List *files = NIL;
+
+	if (dir == NULL)
+		ereport(ERROR, (errcode_for_file_access(), errmsg("could not open directory \"%s\" of source %s: %m", path, def->name)));
+	while ((de = ReadDir(dir, path)) != NULL)
+		files = list_add(files, def, psprintf("%s/%s", path, de->d_name), known);
+	FreeDir(dir);
+	return files;
+}
+
+static List *
+list_pattern(SourceDef *def, const char *pattern, HTAB *known)
+{
+	glob_t found;
+	int rc = glob(pattern, GLOB_NOSORT, NULL, &found);
+	List *paths = NIL, *files = NIL;
+	ListCell *lc;
+
+	if (rc == GLOB_NOSPACE || rc == GLOB_ABORTED)
+		ereport(ERROR, (errcode(ERRCODE_IO_ERROR), errmsg("could not look for files \"%s\" of source %s", pattern, def->name)));
+	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
+		paths = lappend(paths, pstrdup(found.gl_pathv[i]));
+	if (rc == 0)
+		globfree(&found);
+	foreach (lc, paths)
+		files = list_add(files, def, lfirst(lc), known);
+	return files;
+}
+
+List *
+file_list(SourceDef *def, HTAB *known)
+{
+	char *path = pstrdup(((FileOptions *) def->options)->path);
 	struct stat st;
 
-	if (realpath(fixed_directory(options->path), directory) == NULL)
-		return NIL; /* not there yet */
-	if (stat(options->path, &st) == 0 && S_ISDIR(st.st_mode))
-	{
-		DIR *dir = opendir(options->path);
-		struct dirent *de;
-
-		if (dir == NULL)
-			ereport(ERROR, (errcode_for_file_access(), errmsg("could not open directory \"%s\" of source %s: %m", options->path, def->name)));
-		while ((de = readdir(dir)) != NULL)
-			files = list_add(files, psprintf("%s/%s", options->path, de->d_name), directory);
-		closedir(dir);
-	}
-	else
-	{
-		glob_t found;
-		int rc = glob(options->path, GLOB_NOSORT, NULL, &found);
-
-		if (rc == GLOB_NOSPACE || rc == GLOB_ABORTED)
-			ereport(ERROR, (errcode(ERRCODE_IO_ERROR), errmsg("could not look for files \"%s\" of source %s", options->path, def->name)));
-		for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
-			files = list_add(files, found.gl_pathv[i], directory);
-		if (rc == 0)
-			globfree(&found);
-	}
-	return files;
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return list_pattern(def, path, known);
+	while (strlen(path) > 1 && path[strlen(path) - 1] == '/')
+		path[strlen(path) - 1] = '\0';
+	return list_directory(def, path, known);
 }

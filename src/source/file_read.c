@@ -1,10 +1,8 @@
 /*
- * file_read.c: lines and records of one file → rows. gzip is read through zlib, several members as one.
+ * file_read.c: bytes of one file → lines or CSV records → rows.
  * A batch reads a file up to the size it had when it was planned: what is appended later is not part of it, and a retry reads the same.
  */
 #include "source/file.h"
-
-#include <zlib.h>
 
 #include "catalog/pg_type.h"
 #include "format/csv.h"
@@ -16,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #define READ_SIZE (256 * 1024)
+#define MAX_RECORD (256 * 1024 * 1024)
 
 typedef enum FileColumn
 {
@@ -30,31 +29,21 @@ struct RecordReader
 	SourceScan *scan;
 	MemoryContext context; /* of this struct */
 	MemoryContext decoder_context;
-	MemoryContextCallback closing;
+	MemoryContext file_context; /* of the open file */
 	Decoder *decoder;
 	const char *format;
 	int metadata[FILE_COLUMNS]; /* index of the column, -1: not declared */
 	FileEntry *entry;
-	gzFile file;
-	bool plain;			/* not compressed: size limits what is read */
-	int64 left;			/* bytes of a plain file that belong to it */
+	FileBytes *bytes;
 	bool at_end;
 	char *buf;
 	size_t size, start, filled;
-	size_t resume;		/* csv: scanned so far of the record at hand */
-	bool quoted;
+	size_t resume;		/* scanned so far of the record at hand */
+	CsvState csv;
 	int64 line;			/* number of the line that starts at buf + start */
 };
 
-static void
-read_close(void *arg)
-{
-	RecordReader *read = arg;
-
-	if (read->file)
-		gzclose(read->file);
-	read->file = NULL;
-}
+static const char *const metadata_names[] = {"file_path", "file_line", "file_modified"};
 
 static int
 metadata_column(SourceDef *def, const char *name)
@@ -68,19 +57,16 @@ metadata_column(SourceDef *def, const char *name)
 RecordReader *
 file_read_open(SourceScan *scan)
 {
-	static const char *const names[] = {"file_path", "file_line", "file_modified"};
 	RecordReader *read = palloc0(sizeof(RecordReader));
 
 	read->scan = scan;
 	read->context = CurrentMemoryContext;
 	read->decoder_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext file decoder", ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < FILE_COLUMNS; i++)
-		read->metadata[i] = metadata_column(scan->reader->def, names[i]);
+		read->metadata[i] = metadata_column(scan->reader->def, metadata_names[i]);
+	read->file_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext file", ALLOCSET_SMALL_SIZES);
 	read->size = READ_SIZE;
 	read->buf = MemoryContextAlloc(read->context, read->size);
-	read->closing.func = read_close;
-	read->closing.arg = read;
-	MemoryContextRegisterResetCallback(read->context, &read->closing);
 	return read;
 }
 
@@ -92,15 +78,53 @@ timestamp_unit(const char *name)
 	return strcmp(name, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
 }
 
+static Decoder *
+decoder_open(SourceDef *def, const char *format, Bitmapset *needed)
+{
+	FileOptions *options = def->options;
+	const DecoderOps *ops = format_lookup(format);
+	DecoderConfig config = {.desc = def->desc, .needed = needed, .timestamp_unit = timestamp_unit(options->timestamp_unit),
+							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0};
+
+	if (ops == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("format \"%s\" of source %s is not supported", format, def->name),
+						errdetail("Formats are: %s.", format_names())));
+	config.paths = palloc(sizeof(char *) * Max(def->desc->natts, 1));
+	memcpy(config.paths, def->paths, sizeof(char *) * def->desc->natts);
+	for (int i = 0; i < FILE_COLUMNS; i++)
+		if (metadata_column(def, metadata_names[i]) >= 0)
+			config.paths[metadata_column(def, metadata_names[i])] = NULL;
+	return ops->open(&config);
+}
+
+/* Metadata columns have types of their own: anything else would be read as what it is not. */
+static void
+metadata_check(SourceDef *def)
+{
+	static const Oid types[] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
+
+	for (int i = 0; i < FILE_COLUMNS; i++)
+	{
+		int column = metadata_column(def, metadata_names[i]);
+		Oid type = column >= 0 ? TupleDescAttr(def->desc, column)->atttypid : types[i];
+
+		if (type != types[i] && !(i == FILE_COLUMN_LINE && type == INT4OID))
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("column \"%s\" of source %s must be of type %s", metadata_names[i], def->name, format_type_be(types[i]))));
+	}
+}
+
+void
+file_read_check(SourceDef *def, const char *format)
+{
+	metadata_check(def);
+	if (format)
+		(void) decoder_open(def, format, NULL);
+}
+
 /* A decoder for the file's format; kept while the format stays the same. */
 static void
 decoder_choose(RecordReader *read, const char *format)
 {
-	SourceDef *def = read->scan->reader->def;
-	FileOptions *options = def->options;
-	const DecoderOps *ops = format_lookup(format);
-	DecoderConfig config = {.desc = def->desc, .needed = read->scan->needed, .timestamp_unit = timestamp_unit(options->timestamp_unit),
-							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0};
 	MemoryContext old;
 
 	if (read->decoder && strcmp(read->format, format) == 0)
@@ -109,18 +133,11 @@ decoder_choose(RecordReader *read, const char *format)
 			csv_by_position(read->decoder);
 		return;
 	}
-	if (ops == NULL)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("format \"%s\" of source %s is not supported", format, def->name),
-						errdetail("Formats are: %s.", format_names())));
+	read->decoder = NULL;
 	MemoryContextReset(read->decoder_context);
 	old = MemoryContextSwitchTo(read->decoder_context);
-	config.paths = palloc(sizeof(char *) * Max(def->desc->natts, 1));
-	memcpy(config.paths, def->paths, sizeof(char *) * def->desc->natts);
-	for (int i = 0; i < FILE_COLUMNS; i++)
-		if (read->metadata[i] >= 0)
-			config.paths[read->metadata[i]] = NULL;
 	read->format = pstrdup(format);
-	read->decoder = ops->open(&config);
+	read->decoder = decoder_open(read->scan->reader->def, format, read->scan->needed);
 	MemoryContextSwitchTo(old);
 }
 
@@ -129,7 +146,7 @@ decoder_choose(RecordReader *read, const char *format)
 static void
 buffer_fill(RecordReader *read)
 {
-	int n, want;
+	size_t n;
 
 	if (read->start > 0)
 	{
@@ -137,33 +154,19 @@ buffer_fill(RecordReader *read)
 		read->filled -= read->start;
 		read->start = 0;
 	}
+	if (read->filled > MAX_RECORD)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("record at line " INT64_FORMAT " of file \"%s\" of source %s is longer than %d bytes", read->line, read->entry->path,
+							   read->scan->reader->def->name, MAX_RECORD),
+						errhint("A quote that is never closed makes the rest of a CSV file one record. stream.skip_batch gives up the batch.")));
 	if (read->filled == read->size)
 	{
 		read->size *= 2;
 		read->buf = repalloc_huge(read->buf, read->size);
 	}
-	want = (int) Min(read->size - read->filled, (size_t) READ_SIZE);
-	if (read->plain)
-		want = (int) Min((int64) want, read->left);
-	n = want > 0 ? gzread(read->file, read->buf + read->filled, want) : 0;
-	if (n < 0)
-	{
-		int code;
-		const char *why = gzerror(read->file, &code);
-
-		if (code == Z_ERRNO)
-			why = strerror(errno);
-		ereport(ERROR, (errcode(ERRCODE_IO_ERROR),
-						errmsg("could not read file \"%s\" of source %s: %s", read->entry->path, read->scan->reader->def->name, why),
-						errhint("stream.skip_batch gives up the batch.")));
-	}
-	if (read->plain && n < want)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" of source %s is shorter than when its batch was planned", read->entry->path,
-																read->scan->reader->def->name),
-						errhint("Files must appear whole, by rename, and not change. stream.skip_batch gives up the batch.")));
-	read->left -= n;
+	n = file_bytes_read(read->bytes, read->buf + read->filled, Min(read->size - read->filled, (size_t) READ_SIZE));
 	read->filled += n;
-	read->at_end = n == 0 || (read->plain && read->left == 0);
+	read->at_end = n == 0;
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -174,14 +177,14 @@ record_next(RecordReader *read)
 	bool csv = strcmp(read->format, "csv") == 0;
 
 	read->resume = 0;
-	read->quoted = false;
+	read->csv = CSV_FIELD_START;
 	for (;;)
 	{
 		const char *at = read->buf + read->start;
 		size_t len = read->filled - read->start, found;
 
 		if (csv)
-			found = csv_record_length(at, len, read->at_end, &read->resume, &read->quoted);
+			found = csv_record_length(read->decoder, at, len, read->at_end, &read->resume, &read->csv);
 		else
 		{
 			const char *end = len > read->resume ? memchr(at + read->resume, '\n', len - read->resume) : NULL;
@@ -195,40 +198,56 @@ record_next(RecordReader *read)
 	}
 }
 
+static int64
+lines_in(const char *record, size_t length)
+{
+	int64 n = 0;
+
+	for (const char *p = record; (p = memchr(p, '\n', record + length - p)) != NULL; p++)
+		n++;
+	return Max(n, 1);
+}
+
+static void
+file_close(RecordReader *read)
+{
+	MemoryContextReset(read->file_context);
+	read->bytes = NULL;
+}
+
+static void
+file_header(RecordReader *read)
+{
+	size_t length = record_next(read);
+
+	if (length == 0)
+		return;
+	csv_by_header(read->decoder, read->buf + read->start, length);
+	read->line += lines_in(read->buf + read->start, length);
+	read->start += length;
+}
+
 void
 file_read_start(RecordReader *read, FileEntry *entry)
 {
 	SourceDef *def = read->scan->reader->def;
-	MemoryContext old = MemoryContextSwitchTo(read->context);
-	size_t length;
+	MemoryContext old;
 
-	read_close(read);
+	file_close(read);
 	read->entry = entry;
 	decoder_choose(read, file_format(def, entry->path));
-	read->file = gzopen(entry->path, "rb");
-	if (read->file == NULL)
-		ereport(ERROR, (errcode_for_file_access(), errmsg("could not open file \"%s\" of source %s: %m", entry->path, def->name),
-						errhint("A file must stay until the batch that reads it is committed. stream.skip_batch gives up the batch.")));
-	gzbuffer(read->file, READ_SIZE);
+	old = MemoryContextSwitchTo(read->file_context);
+	read->bytes = file_bytes_open(def, entry);
+	MemoryContextSwitchTo(old);
 	read->start = read->filled = 0;
 	read->at_end = false;
-	read->left = PG_INT64_MAX;
-	read->plain = gzdirect(read->file);
-	if (read->plain)
-		read->left = entry->size;
 	read->line = 1;
-	buffer_fill(read);
+	while (read->filled < 3 && !read->at_end)
+		buffer_fill(read);
 	if (read->filled >= 3 && memcmp(read->buf, "\xEF\xBB\xBF", 3) == 0)
 		read->start = 3;
-	if (strcmp(read->format, "csv") == 0 && ((FileOptions *) def->options)->header && (length = record_next(read)) > 0)
-	{
-		old = MemoryContextSwitchTo(read->decoder_context);
-		csv_by_header(read->decoder, read->buf + read->start, length);
-		MemoryContextSwitchTo(old);
-		read->start += length;
-		read->line++;
-	}
-	MemoryContextSwitchTo(read->context);
+	if (strcmp(read->format, "csv") == 0 && ((FileOptions *) def->options)->header)
+		file_header(read);
 }
 
 /* ---- rows ---- */
@@ -275,14 +294,16 @@ without_line_end(const char *record, size_t length)
 	return length;
 }
 
-static int64
-lines_in(const char *record, size_t length)
+/* An empty line is no document, nor are blanks for JSON. */
+static bool
+record_is_blank(RecordReader *read, const char *record, size_t length)
 {
-	int64 n = 0;
-
-	for (const char *p = record; (p = memchr(p, '\n', record + length - p)) != NULL; p++)
-		n++;
-	return Max(n, 1);
+	if (length == 0 || strcmp(read->format, "json") != 0)
+		return length == 0;
+	for (size_t i = 0; i < length; i++)
+		if (record[i] != ' ' && record[i] != '\t')
+			return false;
+	return true;
 }
 
 bool
@@ -300,8 +321,8 @@ file_read_next(RecordReader *read, TupleTableSlot *slot)
 
 		read->start += length;
 		read->line += lines_in(record, length);
-		if (content == 0 && !text)
-			continue; /* an empty line is no document */
+		if (!text && record_is_blank(read, record, content))
+			continue;
 		memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
 		if (!read->decoder->ops->decode(read->decoder, record, content, slot->tts_values, slot->tts_isnull, &error))
 		{
@@ -324,14 +345,14 @@ header_read(RecordReader *read, const char *path)
 
 	if (read->entry && read->decoder && strcmp(read->entry->path, path) == 0)
 		return true;
-	foreach (lc, file_list(read->scan->reader->def))
+	foreach (lc, file_list(read->scan->reader->def, NULL))
 	{
 		FileEntry *entry = lfirst(lc);
 
 		if (strcmp(entry->path, path) != 0)
 			continue;
 		file_read_start(read, entry);
-		read_close(read);
+		file_close(read);
 		return true;
 	}
 	return false;
