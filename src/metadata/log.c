@@ -190,9 +190,22 @@ logs_delete(int64 query_id, int64 low, int64 high, bool newest_first)
 	entries_delete("progress_entry", "progress_entry_pkey", query_id, low, high, newest_first);
 }
 
+static void
+seen_files_forget(int64 query_id)
+{
+	Datum key = Int64GetDatum(query_id);
+	HeapScan *scan = heap_scan_begin("seen_file", "seen_file_pkey", 1, &key, false);
+	HeapTuple tuple;
+
+	while ((tuple = heap_scan_next(scan, NULL, NULL)) != NULL)
+		heap_delete_row("seen_file", tuple);
+	heap_scan_end(scan);
+}
+
 void
 logs_truncate(int64 query_id)
 {
+	seen_files_forget(query_id);
 	logs_delete(query_id, 0, PG_INT64_MAX, false);
 	epoch_log_delete(query_id);
 	replay_purge(query_id, PG_INT64_MAX);

@@ -240,7 +240,7 @@ query_update(StreamQuery *query)
 void
 query_delete(int64 id)
 {
-	static const char *const tables[][2] = {{"query", "query_pkey"}, {"query_run", "query_run_pkey"}, {"seen_file", "seen_file_pkey"}};
+	static const char *const tables[][2] = {{"query", "query_pkey"}, {"query_run", "query_run_pkey"}};
 	Datum key = Int64GetDatum(id);
 
 	for (int i = 0; i < lengthof(tables); i++)
