@@ -176,10 +176,8 @@ static int
 replays_plan(QueryRuntime *rt, int64 **letter_ids)
 {
 	int64 limit = rt->ignore_limits ? 0 : rt->query->options.max_rows_per_batch;
-	int max = limit > 0 ? (int) Min(limit, MAX_REPLAYS) : MAX_REPLAYS;
 
-	*letter_ids = palloc(sizeof(int64) * max);
-	return replay_waiting(rt->query->id, *letter_ids, max);
+	return replay_waiting(rt->query->id, limit > 0 ? (int) Min(limit, MAX_REPLAYS) : MAX_REPLAYS, letter_ids);
 }
 
 /* offsets/N for what there is to do, or false: nothing. Starts and ends per source; a source without news keeps its place. */

@@ -88,40 +88,41 @@ replay_add(int64 query_id, int64 letter_id)
 	return !found;
 }
 
-int
-replay_waiting(int64 query_id, int64 *letter_ids, int max)
+/* Those that batch took, or (-1) that wait. */
+static int
+replay_ids(int64 query_id, int64 batch_id, int limit, int64 **letter_ids)
 {
 	HeapScan *scan = replay_scan(query_id);
 	Datum v[REPLAY_COLUMNS];
 	bool n[REPLAY_COLUMNS];
-	int found = 0;
+	int found = 0, room = 0;
 
-	while (found < max && heap_scan_next(scan, v, n) != NULL)
-		if (n[REPLAY_BATCH])
-			letter_ids[found++] = DatumGetInt64(v[REPLAY_LETTER]);
+	*letter_ids = NULL;
+	while (found < limit && heap_scan_next(scan, v, n) != NULL)
+	{
+		if ((n[REPLAY_BATCH] ? -1 : DatumGetInt64(v[REPLAY_BATCH])) != batch_id)
+			continue;
+		if (found == room)
+		{
+			room = Max(room * 2, 64);
+			*letter_ids = *letter_ids ? repalloc(*letter_ids, sizeof(int64) * room) : palloc(sizeof(int64) * room);
+		}
+		(*letter_ids)[found++] = DatumGetInt64(v[REPLAY_LETTER]);
+	}
 	heap_scan_end(scan);
 	return found;
 }
 
 int
+replay_waiting(int64 query_id, int max, int64 **letter_ids)
+{
+	return replay_ids(query_id, -1, max, letter_ids);
+}
+
+int
 replay_taken_by(int64 query_id, int64 batch_id, int64 **letter_ids)
 {
-	HeapScan *scan = replay_scan(query_id);
-	Datum v[REPLAY_COLUMNS];
-	bool n[REPLAY_COLUMNS];
-	int found = 0, max = 64;
-
-	*letter_ids = palloc(sizeof(int64) * max);
-	while (heap_scan_next(scan, v, n) != NULL)
-	{
-		if (n[REPLAY_BATCH] || DatumGetInt64(v[REPLAY_BATCH]) != batch_id)
-			continue;
-		if (found == max)
-			*letter_ids = repalloc(*letter_ids, sizeof(int64) * (max *= 2));
-		(*letter_ids)[found++] = DatumGetInt64(v[REPLAY_LETTER]);
-	}
-	heap_scan_end(scan);
-	return found;
+	return replay_ids(query_id, batch_id, INT_MAX, letter_ids);
 }
 
 bool

@@ -10,7 +10,8 @@
  * rewind needs both. All of it in the transactions of those batches.
  */
 extern bool replay_add(int64 query_id, int64 letter_id); /* false: asked for already */
-extern int replay_waiting(int64 query_id, int64 *letter_ids, int max);
+/* Ids of letters, in memory of their own when there are any. */
+extern int replay_waiting(int64 query_id, int max, int64 **letter_ids);
 extern int replay_taken_by(int64 query_id, int64 batch_id, int64 **letter_ids);
 extern bool replay_is_waiting(int64 query_id, int64 letter_id);
 extern void replay_take(int64 query_id, int64 letter_id, int64 batch_id);

@@ -87,6 +87,18 @@ value(q{SELECT stream.skip_batch('picky', 1); INSERT INTO input_t VALUES (14); S
 ok(wait_for_sql($node, 'SELECT max(v) || \'/\' || count(*) FROM picky_out', '14/7'), 'skipped, it goes on');
 value("SELECT stream.drop_query('picky')");
 
+# ---- stopped and started while rows keep coming
+create_query($node, 'busy', 'SELECT id, k FROM event', "output_mode => 'update', trigger => stream.real_time('1 second')");
+for my $round (1 .. 8)
+{
+	value("INSERT INTO event_t (k, at) SELECT i % 5, '2026-03-01' FROM generate_series(1, 2000) i") for 1 .. 1 + $round % 3;
+	value("SELECT stream.stop_query('busy')");
+	value("SELECT stream.start_query('busy')");
+}
+ok(wait_for_sql($node, 'SELECT count(*) = (SELECT count(*) FROM event_t) FROM busy_out', 't'), 'all rows arrive');
+is(value('SELECT count(*) - count(DISTINCT id) FROM busy_out'), '0', 'once each');
+value("SELECT stream.drop_query('busy')");
+
 # ---- killed inside epochs
 SKIP:
 {
@@ -98,6 +110,21 @@ SKIP:
 	create_query($node, 'groups', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
 	(my $in_place = $unlimited) =~ s/\{/{"state_provider": "table", /;
 	create_query($node, 'place', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $in_place");
+
+	create_query($node, 'seen', 'SELECT DISTINCT k FROM event', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
+	value(q{
+		CREATE FUNCTION number(key int, rows event[]) RETURNS TABLE (k int, n bigint, listed bigint) LANGUAGE plpgsql AS $$
+		BEGIN
+			n := coalesce(stream.state_get('n', NULL::bigint), 0) + cardinality(rows);
+			PERFORM stream.state_update('n', n);
+			PERFORM stream.list_append('ids', (rows[1]).id % 100);
+			listed := (SELECT count(*) FROM stream.list_get('ids', NULL::bigint));
+			k := key;
+			RETURN NEXT;
+		END $$;
+		SELECT stream.create_processor('number', 'number(int,event[])', state => '{"n": {"kind": "value", "type": "bigint"}, "ids": {"kind": "list", "type": "bigint"}}')});
+	create_query($node, 'custom', q{SELECT t.k, t.n, t.listed FROM event e, LATERAL stream.transform_with_state('number', e.k, e) AS t(k int, n bigint, listed bigint)},
+		"output_mode => 'update', trigger => stream.real_time('600 milliseconds'), $unlimited");
 
 	my @steps = qw(triggered planned executed sunk flushed closed committed);
 	my ($died, $first) = (0, $crashes->());
@@ -117,7 +144,7 @@ SKIP:
 	cmp_ok($crashes->() - $first, '>=', $kills * 0.9, 'workers were killed');
 	wait_psql('ALTER SYSTEM RESET stream_ext.failpoints');
 	wait_psql('SELECT pg_reload_conf()');
-	for my $query (qw(flow cont groups place))
+	for my $query (qw(flow cont groups place seen custom))
 	{
 		ok(status_is($node, $query, 'running', 90), "$query runs again");
 		wait_for(sub { try_psql("CALL stream.process_all_available('$query')") }, 120);
@@ -133,6 +160,9 @@ SKIP:
 	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k', "SELECT k, n, s FROM ${_}_out", "$_: the groups of a plain SELECT") for qw(groups place);
 	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k',
 		"SELECT (key->>'k')::int, (value->>'n')::bigint, (value->>'s')::numeric FROM stream.state('$_')", "$_: and so is its state") for qw(groups place);
+	$same->('SELECT DISTINCT k FROM event_t', 'SELECT k FROM seen_out', 'distinct: every key once');
+	$same->('SELECT k, row_number() OVER (PARTITION BY k) FROM event_t', 'SELECT k, n FROM custom_out', 'custom state: a call per row, each counted once');
+	is(value('SELECT count(*) FROM custom_out WHERE n <> listed'), '0', 'and listed once');
 	is(value('SELECT count(*) FROM stream.offset_log o LEFT JOIN stream.commit_log c USING (query_id, batch_id) WHERE c.batch_id IS NULL'), '0', 'every logged epoch is committed');
 	is(value('SELECT count(*) FROM (SELECT batch_id - lag(batch_id) OVER (PARTITION BY query_id ORDER BY batch_id) AS step FROM stream.commit_log) x WHERE step <> 1'), '0', 'no gaps');
 	is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'no epoch is left open');
