@@ -394,12 +394,18 @@ kafka_client_wait(KafkaClient *client, long timeout_ms)
 	wait_readable(client->shared->wake[0], timeout_ms);
 }
 
-/* Keeps the complaint that explains most: that all brokers are down is only what follows from it. */
+/*
+ * Keeps the complaint that explains most: refused credentials or certificates until a request succeeds; that all
+ * brokers are down is only what follows from something else.
+ */
 static void
 client_complain(KafkaClient *client, rd_kafka_resp_err_t code, const char *text)
 {
 	ereport(DEBUG1, errmsg_internal("Kafka client: %s", text));
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && client->complaint[0])
+		return;
+	if (kafka_sqlstate(client->complaint_code) == ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION &&
+		kafka_sqlstate(code) != ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION)
 		return;
 	client->complaint_code = code;
 	strlcpy(client->complaint, text, sizeof(client->complaint));

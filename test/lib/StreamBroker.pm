@@ -7,16 +7,19 @@ use strict;
 use warnings;
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use File::Temp ();
+use File::Path qw(remove_tree);
+use File::Temp qw(tempdir);
 use IPC::Open2;
+use Scalar::Util qw(weaken);
 
 my $lib = dirname(abs_path(__FILE__));
+my @brokers; # all there are: what a script's own variables hold is let go of too late
 my $build = $ENV{STREAM_BUILD} || "$lib/../../build";
 
 sub new
 {
 	my ($class, %args) = @_;
-	my $self = bless {}, $class;
+	my $self = _register(bless {}, $class);
 	$self->_talk(@{ $args{topics} || [] });
 	return $self;
 }
@@ -25,8 +28,16 @@ sub new
 sub real
 {
 	my ($class) = @_;
-	my $self = bless { dir => File::Temp->newdir('stream_kafka_XXXXXX', TMPDIR => 1) }, $class;
+	my $self = _register(bless { dir => tempdir('stream_kafka_XXXXXX', TMPDIR => 1) }, $class);
 	$self->up;
+	return $self;
+}
+
+sub _register
+{
+	my ($self) = @_;
+	push @brokers, $self;
+	weaken($brokers[-1]);
 	return $self;
 }
 
@@ -114,13 +125,22 @@ sub cards
 	return;
 }
 
-sub DESTROY
+sub finish
 {
 	my ($self) = @_;
 	local ($?, $@);
 	$self->_hang_up;
 	$self->down('kill') if $self->{dir} && $self->{running};
+	remove_tree($self->{dir}) if $self->{dir};
+	delete $self->{dir};
 	return;
+}
+
+sub DESTROY { my ($self) = @_; $self->finish; return; }
+
+END
+{
+	$_->finish for grep { defined } @brokers;
 }
 
 1;
