@@ -1,7 +1,7 @@
 -- Dead letters come again: a row that could not be read is read again, with a batch of the query, as its source is defined then.
 \set VERBOSITY terse
 SELECT current_setting('data_directory') || '/replay_' || pg_backend_pid() AS dir \gset
-\set mkdir 'mkdir -p ' :dir
+\set mkdir 'cat > /dev/null; mkdir -p ' :dir
 COPY (SELECT 1) TO PROGRAM :'mkdir';
 CREATE FUNCTION file_put(dir text, name text, lines text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -85,7 +85,7 @@ SELECT count(*) > 0 AS still_there FROM stream.dead_letters WHERE query = 'dl_sk
 SELECT stream.drop_query('dl_skip');
 
 -- csv: the header of the file says what the fields are
-\set mkdir 'mkdir -p ' :dir /csv
+\set mkdir 'cat > /dev/null; mkdir -p ' :dir /csv
 COPY (SELECT 1) TO PROGRAM :'mkdir';
 SELECT stream.create_source('dl_csv', 'file', 'a int, b int', jsonb_build_object('path', :'dir' || '/csv', 'format', 'csv', 'header', 'true'));
 SELECT stream.create_query('dl_c', 'SELECT a, b FROM dl_csv', stream.to_table('dl_csv_out'), start => false);
@@ -112,7 +112,7 @@ SELECT stream.alter_query('dl_few', options => '{"max_bad_rows_per_batch": null}
 SELECT stream.drop_query('dl_few');
 SELECT stream.drop_query('dl_q');
 SELECT count(*) FROM stream.replay_entry;
-\set rm 'rm -r ' :dir
+\set rm 'cat > /dev/null; rm -r ' :dir
 COPY (SELECT 1) TO PROGRAM :'rm';
 DROP FOREIGN TABLE dl_in, dl_csv;
 DROP TABLE dl_out, dl_late_out, dl_skip_out, dl_csv_out, dl_few_out;

@@ -5,7 +5,7 @@ SET search_path = source_file;
 \getenv place PG_ABS_BUILDDIR
 SELECT :'place' || '/source_file' AS dir \gset
 SELECT set_config('test.dir', :'dir', false) IS NOT NULL AS ok;
-CREATE PROCEDURE run(command text) LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('COPY (SELECT) TO PROGRAM %L', command); END $$;
+CREATE PROCEDURE run(command text) LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('COPY (SELECT) TO PROGRAM %L', 'cat > /dev/null; ' || command); END $$;
 CALL run('rm -rf ' || :'dir' || '; mkdir -p ' || :'dir' || '/in ' || :'dir' || '/archive');
 -- A file by its bytes, with a time of its own when it matters.
 CREATE PROCEDURE put(name text, content bytea, modified text DEFAULT NULL) LANGUAGE plpgsql AS $$
