@@ -4,7 +4,7 @@
 
 CREATE FUNCTION stream.to_table(target text, options jsonb DEFAULT '{}') RETURNS stream.sink
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ROW('table', target, options)::stream.sink;
-COMMENT ON FUNCTION stream.to_table(text, jsonb) IS 'rows into a table, exactly once; options key, batch_id_column';
+COMMENT ON FUNCTION stream.to_table(text, jsonb) IS 'rows into a table, exactly once; options key, batch_id_column, op_column, unchanged_column, on_bad_row';
 
 CREATE FUNCTION stream.to_function(fn regproc) RETURNS stream.sink
     LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_to_function';
@@ -76,3 +76,10 @@ COMMENT ON FUNCTION stream.continuous(interval) IS 'rows flow at once, a checkpo
 CREATE FUNCTION stream.real_time("interval" interval) RETURNS stream.trigger
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_real_time';
 COMMENT ON FUNCTION stream.real_time(interval) IS 'rows flow at once, a checkpoint at every interval; update mode';
+
+CREATE FUNCTION stream.last_known_step(anyelement, anyelement, boolean) RETURNS anyelement
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_last_known';
+COMMENT ON FUNCTION stream.last_known_step(anyelement, anyelement, boolean) IS 'step of aggregate last_known';
+CREATE AGGREGATE stream.last_known(anyelement, boolean) (sfunc = stream.last_known_step, stype = anyelement);
+COMMENT ON AGGREGATE stream.last_known(anyelement, boolean) IS
+    'the last value whose flag is true, in the order rows come; table sinks fold changes that leave columns out with it';

@@ -1,6 +1,6 @@
 /*
- * divert.c: rows of a batch → a tuplestore → one INSERT in a subtransaction. When that fails because of a row, halves are tried, down to the rows that are
- * to blame: those become dead letters. k bad rows of n cost about 2 k log n subtransactions.
+ * divert.c: rows of a batch → a tuplestore → one statement in a subtransaction. When that fails because of a row, halves are tried, down to the rows that are
+ * to blame: those become dead letters. k bad rows of n cost about 2 k log n subtransactions. Strict: the statement runs as it is, once.
  * Danger: only what a row can be blamed for may be caught: broken constraints and values that do not fit. Locks, resources, cancels fly on.
  */
 #include "sink/divert.h"
@@ -19,6 +19,7 @@
 struct Divert
 {
 	Sink *sink;
+	bool strict;	  /* a bad row fails the batch */
 	const char *sql;
 	const char *rows_name;
 	TupleDesc rows;
@@ -44,8 +45,8 @@ row_is_to_blame(int sqlstate)
 	}
 }
 
-static void
-row_put_aside(Divert *divert, TupleTableSlot *slot, ErrorData *error)
+void
+divert_put_aside(Divert *divert, TupleTableSlot *slot, ErrorData *error)
 {
 	text *raw = DatumGetTextPP(row_json_text(divert->json, slot));
 	JsonBuild b = {NULL, NULL};
@@ -152,7 +153,9 @@ rows_write(Divert *divert, Tuplestorestate *store, TupleTableSlot *slot)
 	ErrorData *error;
 
 	CHECK_FOR_INTERRUPTS();
-	error = count > 0 ? rows_try(divert, store) : NULL;
+	if (divert->strict && count > 0)
+		statement_run(divert, store);
+	error = count > 0 && !divert->strict ? rows_try(divert, store) : NULL;
 	if (error == NULL)
 	{
 		tuplestore_end(store);
@@ -163,7 +166,7 @@ rows_write(Divert *divert, Tuplestorestate *store, TupleTableSlot *slot)
 	if (count == 1)
 	{
 		if (tuplestore_gettupleslot(store, true, false, slot))
-			row_put_aside(divert, slot, error);
+			divert_put_aside(divert, slot, error);
 		ExecClearTuple(slot);
 		tuplestore_end(store);
 		FreeErrorData(error);
@@ -181,10 +184,11 @@ rows_write(Divert *divert, Tuplestorestate *store, TupleTableSlot *slot)
 /* ---- a batch ---- */
 
 Divert *
-divert_create(Sink *sink, const char *sql, const char *rows_name, TupleDesc rows)
+divert_create(Sink *sink, bool strict, const char *sql, const char *rows_name, TupleDesc rows)
 {
 	Divert *divert = palloc0(sizeof(Divert));
 
+	divert->strict = strict;
 	divert->sink = sink;
 	divert->sql = sql;
 	divert->rows_name = rows_name;
@@ -205,6 +209,12 @@ void
 divert_receive(Divert *divert, TupleTableSlot *slot)
 {
 	tuplestore_puttupleslot(divert->store, slot);
+}
+
+void
+divert_forget(Divert *divert)
+{
+	tuplestore_clear(divert->store);
 }
 
 void

@@ -7,10 +7,7 @@
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/ruleutils.h"
-#include "utils/typcache.h"
 
 /* The statement for rows whose NULLs are just these. */
 typedef struct RetractionPlan
@@ -68,24 +65,6 @@ retraction_create(Target *target, SinkShape *shape)
 
 /* ---- the statement ---- */
 
-/* As the unique index compares; a type that has no equality is compared as text. */
-static void
-write_equality(StringInfo sql, Target *target, const char *column, int parameter)
-{
-	Oid type;
-	int32 typmod;
-	Oid collation, operator;
-	char *left = psprintf("t.%s", quote_identifier(column)), *right;
-
-	get_atttypetypmodcoll(target->relid, get_attnum(target->relid, column), &type, &typmod, &collation);
-	right = psprintf("CAST($%d AS %s)", parameter, format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
-	operator = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
-	if (OidIsValid(operator))
-		generate_operator_clause(sql, left, type, operator, right, type);
-	else
-		appendStringInfo(sql, "%s::pg_catalog.text OPERATOR(pg_catalog.=) %s::pg_catalog.text", left, right);
-}
-
 static char *
 statement_text(Retraction *retraction, Bitmapset *nulls)
 {
@@ -105,7 +84,7 @@ statement_text(Retraction *retraction, Bitmapset *nulls)
 		if (bms_is_member(i, nulls))
 			appendStringInfo(&sql, "t.%s IS NULL", quote_identifier(column));
 		else
-			write_equality(&sql, target, column, i + 1);
+			target_append_equality(&sql, target, column, psprintf("$%d", i + 1));
 	}
 	if (retraction->one_row)
 		appendStringInfoString(&sql, " LIMIT 1) x WHERE d.tableoid OPERATOR(pg_catalog.=) x.tableoid AND d.ctid OPERATOR(pg_catalog.=) x.ctid");

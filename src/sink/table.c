@@ -10,6 +10,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parser.h"
+#include "sink/change.h"
 #include "sink/divert.h"
 #include "sink/retraction.h"
 #include "tcop/tcopprot.h"
@@ -25,9 +26,9 @@ typedef struct TableSink
 {
 	Sink base;
 	Target *target;
-	SPIPlanPtr clear; /* complete mode: DELETE */
 	Retraction *retraction; /* NULL: rows stay */
 	Divert *divert;	  /* NULL: a row that does not fit fails the batch */
+	Change *change;	  /* rows are changes; NULL: rows */
 	MemoryContextCallback plans_release;
 } TableSink;
 
@@ -101,6 +102,8 @@ statement_text(Target *target, SinkShape *shape)
 	bool fold = target->upsert && target->key != NIL && !(shape->key_is_unique && target->key_is_shape_key);
 	StringInfoData sql;
 
+	if (target->op)
+		return change_statement(target, shape, ROWS_NAME);
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "INSERT INTO %s (%s", target->name, target_column_list(target->columns));
 	if (target->batch_id)
@@ -174,7 +177,7 @@ statement_analyse(Target *target, SinkDef *def, SinkShape *shape)
 	register_ENR(env, rows);
 	queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, pg_parse_query(context.sql)), context.sql, params, STREAM_PARAM_COUNT, env);
 	query = linitial_node(Query, queries);
-	/* INSERT, and UPDATE where rows are replaced; the executor checks again in every batch. */
+	/* INSERT, and UPDATE and DELETE where rows are replaced and leave; the executor checks again in every batch. */
 	ExecCheckRTPerms(query->rtable, true);
 	error_context_stack = callback.previous;
 	return query;
@@ -212,6 +215,7 @@ to_table_create(SinkDef *def, SinkShape *shape)
 {
 	Target *target = target_describe(def, shape);
 
+	change_check(target, def, shape);
 	if (!target_find(target, def, shape, true))
 		target_make(target, def, shape);
 	if (target->upsert)
@@ -232,9 +236,9 @@ plans_release(void *arg)
 		retraction_free(sink->retraction);
 	if (sink->divert)
 		divert_free(sink->divert);
-	if (sink->clear)
-		SPI_freeplan(sink->clear);
-	sink->clear = NULL;
+	if (sink->change)
+		change_free(sink->change);
+	target_release(sink->target);
 }
 
 static Sink *
@@ -250,8 +254,11 @@ to_table_open(SinkDef *def, SinkShape *shape)
 	if (sink->target->upsert)
 		target_check_key(sink->target, def, false);
 	sink->retraction = retraction_create(sink->target, shape);
-	if (sink->target->divert)
-		sink->divert = divert_create(&sink->base, statement_text(sink->target, shape), ROWS_NAME, rows_desc(shape));
+	change_check(sink->target, def, shape);
+	if (sink->target->op)
+		sink->change = change_create(&sink->base, sink->target, ROWS_NAME, rows_desc(shape));
+	else if (sink->target->divert)
+		sink->divert = divert_create(&sink->base, false, statement_text(sink->target, shape), ROWS_NAME, rows_desc(shape));
 	sink->plans_release.func = plans_release;
 	sink->plans_release.arg = sink;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &sink->plans_release);
@@ -264,30 +271,12 @@ to_table_wrap(Sink *base, Query *final)
 	TableSink *sink = (TableSink *) base;
 	Query *query;
 
-	if (sink->divert)
+	if (sink->divert || sink->change)
 		return NULL;
 	query = statement_analyse(sink->target, base->def, base->shape);
 	if (!rows_replace(query, final))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("statement of query \"%s\" does not read its rows", base->def->query_name)));
 	return query;
-}
-
-static void
-target_clear(TableSink *sink)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
-	if (sink->clear == NULL)
-	{
-		SPIPlanPtr plan = SPI_prepare(psprintf("DELETE FROM %s", sink->target->name), 0, NULL);
-
-		if (plan == NULL || SPI_keepplan(plan) != 0)
-			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
-		sink->clear = plan;
-	}
-	if (SPI_execute_plan(sink->clear, NULL, NULL, false, 0) != SPI_OK_DELETE)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", sink->target->name)));
-	SPI_finish();
 }
 
 static void
@@ -298,16 +287,23 @@ to_table_begin(Sink *base, const BatchInfo *batch)
 	base->batch = batch;
 	base->rows = 0;
 	if (base->shape->mode == OUTPUT_COMPLETE)
-		target_clear(sink);
+		target_clear(sink->target);
 	if (sink->divert)
 		divert_begin(sink->divert);
+	if (sink->change)
+		change_begin(sink->change);
 }
 
-/* Only where bad rows are put aside; else the last stage is part of the INSERT. */
+/* Only where bad rows are put aside, and for changes; else the last stage is part of the INSERT. */
 static void
 to_table_receive(Sink *base, TupleTableSlot *slot)
 {
-	divert_receive(((TableSink *) base)->divert, slot);
+	TableSink *sink = (TableSink *) base;
+
+	if (sink->change)
+		change_receive(sink->change, slot);
+	else
+		divert_receive(sink->divert, slot);
 }
 
 static void
@@ -326,6 +322,8 @@ to_table_finish(Sink *base)
 
 	if (sink->divert)
 		divert_finish(sink->divert);
+	if (sink->change)
+		change_finish(sink->change);
 }
 
 static void

@@ -76,6 +76,16 @@ option_diverts(SinkDef *def, const char *name, JsonbValue *value)
 	return true;
 }
 
+static char *
+option_column(SinkDef *def, const char *name, JsonbValue *value, const char *expected)
+{
+	if (value->type == jbvNull)
+		return NULL;
+	if (value->type != jbvString)
+		option_error(def, name, expected);
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
 /* {"key": ["a", "b"], "batch_id_column": "batch", "on_bad_row": "dead_letter"}; a JSON null for the column means: there is none. */
 static void
 options_read(SinkDef *def, Target *target, List **key)
@@ -104,17 +114,19 @@ options_read(SinkDef *def, Target *target, List **key)
 			*key = v.type == jbvNull ? NIL : option_names(def, name, &v);
 		else if (strcmp(name, "batch_id_column") == 0)
 		{
-			if (v.type != jbvNull && v.type != jbvString)
-				option_error(def, name, "a column name, or null for none");
 			target->batch_id_required = true;
-			target->batch_id = v.type == jbvNull ? NULL : pnstrdup(v.val.string.val, v.val.string.len);
+			target->batch_id = option_column(def, name, &v, "a column name, or null for none");
 		}
+		else if (strcmp(name, "op_column") == 0)
+			target->op = option_column(def, name, &v, "one of the query's columns");
+		else if (strcmp(name, "unchanged_column") == 0)
+			target->unchanged = option_column(def, name, &v, "one of the query's columns");
 		else if (strcmp(name, "on_bad_row") == 0)
 			target->divert = option_diverts(def, name, &v);
 		else
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("unknown option \"%s\" of the table sink of query \"%s\"", name, def->query_name),
-							errdetail("Valid options are: key, batch_id_column, on_bad_row.")));
+							errdetail("Valid options are: key, batch_id_column, on_bad_row, op_column, unchanged_column.")));
 	}
 }
 
@@ -270,10 +282,16 @@ target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 	return true;
 }
 
+bool
+target_is_written(Target *target, const char *column)
+{
+	return !(target->op && strcmp(column, target->op) == 0) && !(target->unchanged && strcmp(column, target->unchanged) == 0);
+}
+
 void
 target_check_delete(Target *target, SinkShape *shape)
 {
-	if ((shape->mode == OUTPUT_COMPLETE || target->retracts) && pg_class_aclcheck(target->relid, GetUserId(), ACL_DELETE) != ACLCHECK_OK)
+	if ((shape->mode == OUTPUT_COMPLETE || target->retracts || target->op) && pg_class_aclcheck(target->relid, GetUserId(), ACL_DELETE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, target->name);
 }
 
@@ -287,6 +305,24 @@ target_column_list(List *columns)
 	foreach (lc, columns)
 		appendStringInfo(&buf, "%s%s", buf.len ? ", " : "", quote_identifier(strVal(lfirst(lc))));
 	return buf.data;
+}
+
+/* As the unique index compares; a type that has no equality is compared as text. */
+void
+target_append_equality(StringInfo sql, Target *target, const char *column, const char *value)
+{
+	Oid type;
+	int32 typmod;
+	Oid collation, operator;
+	char *left = psprintf("t.%s", quote_identifier(column)), *right;
+
+	get_atttypetypmodcoll(target->relid, get_attnum(target->relid, column), &type, &typmod, &collation);
+	right = psprintf("CAST(%s AS %s)", value, format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+	operator = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
+	if (OidIsValid(operator))
+		generate_operator_clause(sql, left, type, operator, right, type);
+	else
+		appendStringInfo(sql, "%s::pg_catalog.text OPERATOR(pg_catalog.=) %s::pg_catalog.text", left, right);
 }
 
 /* ---- making ---- */
@@ -330,20 +366,50 @@ target_make(Target *target, SinkDef *def, SinkShape *shape)
 {
 	RangeVar *name = target_range_var(def);
 	StringInfoData sql;
+	int any = 0;
 
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "CREATE TABLE %s (", name->schemaname ? quote_qualified_identifier(name->schemaname, name->relname)
 																: quote_identifier(name->relname));
 	for (int i = 0; i < shape->desc->natts; i++)
-		appendStringInfo(&sql, "%s%s", i ? ", " : "", column_definition(TupleDescAttr(shape->desc, i)));
+		if (target_is_written(target, NameStr(TupleDescAttr(shape->desc, i)->attname)))
+			appendStringInfo(&sql, "%s%s", any++ ? ", " : "", column_definition(TupleDescAttr(shape->desc, i)));
 	if (target->batch_id)
-		appendStringInfo(&sql, "%s%s pg_catalog.int8", shape->desc->natts ? ", " : "", quote_identifier(target->batch_id));
+		appendStringInfo(&sql, "%s%s pg_catalog.int8", any ? ", " : "", quote_identifier(target->batch_id));
 	if (target->upsert && target->key != NIL)
 		appendStringInfo(&sql, ", UNIQUE NULLS NOT DISTINCT (%s)", target_column_list(target->key));
 	appendStringInfoChar(&sql, ')');
 	sql_execute(sql.data);
 	target_find(target, def, shape, false);
 	make_lookup_index(target, shape);
+}
+
+/* ---- emptying ---- */
+
+void
+target_clear(Target *target)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", target->name)));
+	if (target->clear == NULL)
+	{
+		SPIPlanPtr plan = SPI_prepare(psprintf("DELETE FROM %s", target->name), 0, NULL);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", target->name)));
+		target->clear = plan;
+	}
+	if (SPI_execute_plan(target->clear, NULL, NULL, false, 0) != SPI_OK_DELETE)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", target->name)));
+	SPI_finish();
+}
+
+void
+target_release(Target *target)
+{
+	if (target->clear)
+		SPI_freeplan(target->clear);
+	target->clear = NULL;
 }
 
 /* ---- the key ---- */

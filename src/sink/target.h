@@ -5,6 +5,7 @@
 #define STREAM_SINK_TARGET_H
 
 #include "sink/sink.h"
+#include "lib/stringinfo.h"
 
 typedef struct Target
 {
@@ -17,7 +18,10 @@ typedef struct Target
 	bool key_is_shape_key; /* it is the query's own key, not one from the options */
 	bool retracts;	/* rows leave it by their key, or by what whole rows are compared by */
 	bool divert;	/* option on_bad_row: rows it does not take become dead letters */
+	char *op;		/* change data: column that says what happened (sink/change.h); NULL: rows are rows */
+	char *unchanged; /* change data: column that names the columns a change did not bring; NULL: none does */
 	List *key;		/* String; NIL with upsert: the target has one row at most (aggregate without GROUP BY) */
+	struct _SPI_plan *clear; /* DELETE of everything, once it was needed */
 } Target;
 
 /* Options of to_table and what they mean for this query: everything but relid and name. */
@@ -34,6 +38,17 @@ extern void target_check_key(Target *target, SinkDef *def, bool make);
 
 /* 42501 unless rows may be deleted, where the query does. */
 extern void target_check_delete(Target *target, SinkShape *shape);
+
+/* Deletes all rows, in complete mode and where a change says so. */
+extern void target_clear(Target *target);
+/* Plans are let go, before the target's memory is. */
+extern void target_release(Target *target);
+
+/* Is it a column of the target? Not those that only say what to do. */
+extern bool target_is_written(Target *target, const char *column);
+
+/* "t.column = value", as the column's unique index compares. */
+extern void target_append_equality(StringInfo sql, Target *target, const char *column, const char *value);
 
 /* "a, b": identifiers quoted. */
 extern char *target_column_list(List *columns);
