@@ -1,19 +1,14 @@
 # Workers with Kafka sinks die of SIGKILL at every step of a batch while rows keep coming, and the broker goes away. Read with read_committed: transactional,
-# every row is there once; otherwise none is lost, and what is there twice is there under the same batch id. STREAM_KILLS, STREAM_SEED as in t/020_kill.pl.
+# every row is there once; otherwise none is lost, and what is there twice is there under the same batch id.
 use strict;
 use warnings FATAL => 'all';
-use PostgreSQL::Test::Utils;
 use StreamBroker;
+use StreamKill;
 use StreamNode;
-use Time::HiRes qw(time);
 use Test::More;
 
-my $kills = $ENV{STREAM_KILLS} // 12;
-my $seed = $ENV{STREAM_SEED} // time;
-srand($seed);
-note "seed $seed, $kills kills";
-
-my $node = new_node('kill', 'restart_after_crash = on', 'wal_level = minimal', 'max_wal_senders = 0');
+my $kills = kills_wanted(12);
+my $node = node_to_kill('wal_level = minimal', 'max_wal_senders = 0');
 my $broker = StreamBroker->real;
 my $server = $broker->bootstrap;
 $broker->ask('create once 2');
@@ -30,21 +25,12 @@ SELECT stream.create_query('least', 'SELECT k AS key, id FROM s', stream.to_kafk
 	options => '{"max_rows_per_batch": 30, "max_retries": 1000000}');
 SQL
 
-sub crashes { my $log = slurp_file($node->logfile); return scalar(() = $log =~ /was terminated by signal 9/g); }
-
-# Statements that may meet a server in recovery.
-sub try_psql { my ($code) = $node->psql('postgres', $_[0]); return $code == 0; }
-
 sub insert { return try_psql("INSERT INTO t (k) SELECT i % 5 FROM generate_series(1, $_[0]) i"); }
 
 sub all_there
 {
-	my ($what, $timeout) = @_;
-	for my $query (qw(once least))
-	{
-		ok(status_is($node, $query, 'running', 90), "$what: query $query runs");
-		ok(wait_for(sub { try_psql("CALL stream.process_all_available('$query')") }, $timeout // 90), "$what: query $query is through");
-	}
+	my ($what) = @_;
+	drained("$what: ", qw(once least));
 	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM once), (SELECT count(DISTINCT id) FROM once), (SELECT count(DISTINCT id) FROM least)'),
 		join('|', ($node->safe_psql('postgres', 'SELECT count(*) FROM t')) x 3), "$what: none lost, in transactions none twice");
 	is($node->safe_psql('postgres', 'SELECT count(DISTINCT id), count(DISTINCT (id, kafka_headers)) FROM least') =~ /^(\d+)\|\1$/ ? 1 : 0, 1,
@@ -54,20 +40,7 @@ sub all_there
 insert(100);
 all_there('at first');
 
-my @steps = qw(planned logged executed acknowledged sunk committed);
-my $died = 0;
-for my $round (1 .. $kills)
-{
-	my $before = crashes();
-	my $failpoint = $steps[ $round % @steps ] . ':' . (1 + int(rand(4))) . ':kill9';
-	wait_for(sub { try_psql("ALTER SYSTEM SET stream_ext.failpoints = '$failpoint'") && try_psql('SELECT pg_reload_conf()') }, 60)
-	  or BAIL_OUT('the server did not come back');
-	my $until = time + 20;
-	while (time < $until && crashes() == $before) { insert(1 + int(rand(60))); }
-	$died += crashes() - $before;
-}
-ok($died >= $kills * 0.9, "workers were killed ($died times)");
-wait_for(sub { try_psql('ALTER SYSTEM RESET stream_ext.failpoints') && try_psql('SELECT pg_reload_conf()') }, 60);
+my $died = kill_workers($kills, [qw(planned logged executed acknowledged sunk committed)], sub { insert(1 + int(rand(60))) });
 wait_for(sub { insert(10) }, 60);
 all_there('after the kills');
 
@@ -90,11 +63,11 @@ ok(wait_for_sql($node, "SELECT bool_and(status = 'restarting') FROM stream.queri
 is($node->safe_psql('postgres', "SELECT bool_and(sqlstate LIKE '08%') FROM stream.query_run"), 't', 'because it cannot be reached');
 like($node->safe_psql('postgres', "SELECT error FROM stream.queries WHERE name = 'least'"), qr/the Kafka sink of query "least" could not write to topic "least"/, 'which they say');
 $broker->up;
-all_there('after the broker came back', 150);
+all_there('after the broker came back');
 
 # A stop while a Kafka transaction is open: readers are not left waiting for it to time out.
 $node->safe_psql('postgres', q(SELECT stream.stop_query('least')));
-wait_for(sub { try_psql("ALTER SYSTEM SET stream_ext.failpoints = 'acknowledged:1:sleep'") && try_psql('SELECT pg_reload_conf()') }, 20);
+set_failpoint('acknowledged:1:sleep');
 insert(10);
 $node->poll_query_until('postgres', "SELECT is_trigger_active FROM stream.queries WHERE name = 'once'");
 $node->safe_psql('postgres', q(SELECT stream.stop_query('once')));

@@ -1,27 +1,17 @@
 # Low-latency triggers. Rows are there long before their epoch ends; killed inside epochs, over and over, nothing is lost and nothing comes twice; epochs
-# close when a query stops, fails or changes its trigger. STREAM_KILLS and STREAM_SEED as in 020_kill.
+# close when a query stops, fails or changes its trigger.
 use strict;
 use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::Bin/../lib";
-use PostgreSQL::Test::Utils;
+use StreamKill;
 use StreamNode;
-use Time::HiRes qw(time);
 use Test::More;
 
-my $kills = $ENV{STREAM_KILLS} // 14;
-my $seed = $ENV{STREAM_SEED} // int(time);
-srand($seed);
-note "seed $seed, $kills kills";
-
-my $node = new_node('main', 'shared_preload_libraries = stream_ext', 'restart_after_crash = on', 'max_worker_processes = 20');
-my $failpoints = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'stream_ext.failpoints'") eq '1';
+my $kills = kills_wanted(14);
+my $node = node_to_kill();
 
 sub value { return $node->safe_psql('postgres', shift) }
-
-sub try_psql { return ($node->psql('postgres', shift))[0] == 0 }
-
-sub wait_psql { my $sql = shift; return wait_for(sub { try_psql($sql) }, 90) }
 
 # ---- inside one epoch
 table_source($node, 'input', 'v int');
@@ -48,9 +38,8 @@ ok(wait_for_sql($node, 'SELECT string_agg(v || \'/\' || batch_id, \' \' ORDER BY
 
 # ---- an epoch that nobody could close: the server dies, and the query is not wanted any more
 value("UPDATE stream.query_run SET wanted = false, status = 'stopped'");
-my $crashes = sub { my $log = slurp_file($node->logfile); return scalar(() = $log =~ /was terminated by signal 9/g) };
 kill 'KILL', worker_pid($node, 'long');
-ok(wait_for(sub { return $crashes->() == 1 }) && wait_psql('SELECT 1'), 'the server is back');
+ok(wait_for(sub { return crashes() == 1 }) && wait_psql('SELECT 1'), 'the server is back');
 is(value('SELECT string_agg(batch_id::text, \',\') FROM stream.epoch_entry'), '2', 'the epoch is open');
 value(q{INSERT INTO input_t VALUES (6); SELECT stream.alter_query('long', trigger => stream.once())});
 value(q{CALL stream.run_batch('long', NULL)});
@@ -100,73 +89,46 @@ is(value('SELECT count(*) - count(DISTINCT id) FROM busy_out'), '0', 'once each'
 value("SELECT stream.drop_query('busy')");
 
 # ---- killed inside epochs
-SKIP:
-{
-	skip 'the extension was built without failpoints', 1 unless $failpoints;
-	my $unlimited = q{options => '{"max_retries": 1000000, "max_rows_per_batch": 40, "min_batches_to_retain": 100000}'};
-	value('TRUNCATE event_t');
-	create_query($node, 'flow', 'SELECT id, k FROM event', "output_mode => 'update', trigger => stream.real_time('700 milliseconds'), $unlimited");
-	create_query($node, 'cont', 'SELECT id, k FROM event', "trigger => stream.continuous('900 milliseconds'), $unlimited");
-	create_query($node, 'groups', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
-	(my $in_place = $unlimited) =~ s/\{/{"state_provider": "table", /;
-	create_query($node, 'place', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $in_place");
+my $unlimited = q{options => '{"max_retries": 1000000, "max_rows_per_batch": 40, "min_batches_to_retain": 100000}'};
+value('TRUNCATE event_t');
+create_query($node, 'flow', 'SELECT id, k FROM event', "output_mode => 'update', trigger => stream.real_time('700 milliseconds'), $unlimited");
+create_query($node, 'cont', 'SELECT id, k FROM event', "trigger => stream.continuous('900 milliseconds'), $unlimited");
+create_query($node, 'groups', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
+(my $in_place = $unlimited) =~ s/\{/{"state_provider": "table", /;
+create_query($node, 'place', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $in_place");
 
-	create_query($node, 'seen', 'SELECT DISTINCT k FROM event', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
-	value(q{
-		CREATE FUNCTION number(key int, rows event[]) RETURNS TABLE (k int, n bigint, listed bigint) LANGUAGE plpgsql AS $$
-		BEGIN
-			n := coalesce(stream.state_get('n', NULL::bigint), 0) + cardinality(rows);
-			PERFORM stream.state_update('n', n);
-			PERFORM stream.list_append('ids', (rows[1]).id % 100);
-			listed := (SELECT count(*) FROM stream.list_get('ids', NULL::bigint));
-			k := key;
-			RETURN NEXT;
-		END $$;
-		SELECT stream.create_processor('number', 'number(int,event[])', state => '{"n": {"kind": "value", "type": "bigint"}, "ids": {"kind": "list", "type": "bigint"}}')});
-	create_query($node, 'custom', q{SELECT t.k, t.n, t.listed FROM event e, LATERAL stream.transform_with_state('number', e.k, e) AS t(k int, n bigint, listed bigint)},
-		"output_mode => 'update', trigger => stream.real_time('600 milliseconds'), $unlimited");
+create_query($node, 'seen', 'SELECT DISTINCT k FROM event', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
+value(q{
+	CREATE FUNCTION number(key int, rows event[]) RETURNS TABLE (k int, n bigint, listed bigint) LANGUAGE plpgsql AS $$
+	BEGIN
+		n := coalesce(stream.state_get('n', NULL::bigint), 0) + cardinality(rows);
+		PERFORM stream.state_update('n', n);
+		PERFORM stream.list_append('ids', (rows[1]).id % 100);
+		listed := (SELECT count(*) FROM stream.list_get('ids', NULL::bigint));
+		k := key;
+		RETURN NEXT;
+	END $$;
+	SELECT stream.create_processor('number', 'number(int,event[])', state => '{"n": {"kind": "value", "type": "bigint"}, "ids": {"kind": "list", "type": "bigint"}}')});
+create_query($node, 'custom', q{SELECT t.k, t.n, t.listed FROM event e, LATERAL stream.transform_with_state('number', e.k, e) AS t(k int, n bigint, listed bigint)},
+	"output_mode => 'update', trigger => stream.real_time('600 milliseconds'), $unlimited");
 
-	my @steps = qw(triggered planned executed sunk flushed closed committed);
-	my ($died, $first) = (0, $crashes->());
-	for my $round (1 .. $kills)
-	{
-		my $before = $crashes->();
-		my $failpoint = $steps[ $round % @steps ] . ':' . (1 + int(rand(5))) . ':kill9';
-		wait_psql("ALTER SYSTEM SET stream_ext.failpoints = '$failpoint'");
-		wait_psql('SELECT pg_reload_conf()');
-		my $until = time + 15;
-		while (time < $until && $crashes->() == $before)
-		{
-			my $rows = 1 + int(rand(30));
-			try_psql("INSERT INTO event_t (k, at) SELECT i % 11, '2026-03-01' FROM generate_series(1, $rows) i");
-		}
-	}
-	cmp_ok($crashes->() - $first, '>=', $kills * 0.9, 'workers were killed');
-	wait_psql('ALTER SYSTEM RESET stream_ext.failpoints');
-	wait_psql('SELECT pg_reload_conf()');
-	for my $query (qw(flow cont groups place seen custom))
-	{
-		ok(status_is($node, $query, 'running', 90), "$query runs again");
-		wait_for(sub { try_psql("CALL stream.process_all_available('$query')") }, 120);
-		value("SELECT stream.stop_query('$query')");
-	}
-	my $same = sub
-	{
-		my ($want, $got, $what) = @_;
-		is(value("WITH w AS ($want), g AS ($got) SELECT (SELECT count(*) FROM (TABLE w EXCEPT ALL TABLE g) x), (SELECT count(*) FROM (TABLE g EXCEPT ALL TABLE w) x)"), '0|0', $what);
-	};
-	$same->('SELECT id, k FROM event_t', 'SELECT id, k FROM flow_out', 'real_time: none lost, none twice');
-	$same->('SELECT id, k FROM event_t', 'SELECT id, k FROM cont_out', 'continuous: none lost, none twice');
-	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k', "SELECT k, n, s FROM ${_}_out", "$_: the groups of a plain SELECT") for qw(groups place);
-	$same->('SELECT k, count(*), sum(id) FROM event_t GROUP BY k',
-		"SELECT (key->>'k')::int, (value->>'n')::bigint, (value->>'s')::numeric FROM stream.state('$_')", "$_: and so is its state") for qw(groups place);
-	$same->('SELECT DISTINCT k FROM event_t', 'SELECT k FROM seen_out', 'distinct: every key once');
-	$same->('SELECT k, row_number() OVER (PARTITION BY k) FROM event_t', 'SELECT k, n FROM custom_out', 'custom state: a call per row, each counted once');
-	is(value('SELECT count(*) FROM custom_out WHERE n <> listed'), '0', 'and listed once');
-	is(value('SELECT count(*) FROM stream.offset_log o LEFT JOIN stream.commit_log c USING (query_id, batch_id) WHERE c.batch_id IS NULL'), '0', 'every logged epoch is committed');
-	is(value('SELECT count(*) FROM (SELECT batch_id - lag(batch_id) OVER (PARTITION BY query_id ORDER BY batch_id) AS step FROM stream.commit_log) x WHERE step <> 1'), '0', 'no gaps');
-	is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'no epoch is left open');
-	is(value("SELECT sum(num_input_rows) FROM stream.progress WHERE query = 'flow'"), value('SELECT count(*) FROM event_t'), 'progress counts every row once');
-}
+kill_workers($kills, [qw(triggered planned executed sunk flushed closed committed)], sub {
+	my $rows = 1 + int(rand(30));
+	try_psql("INSERT INTO event_t (k, at) SELECT i % 11, '2026-03-01' FROM generate_series(1, $rows) i");
+});
+my @queries = qw(flow cont groups place seen custom);
+drained('', @queries);
+value("SELECT stream.stop_query('$_')") for @queries;
+is_same('SELECT id, k FROM event_t', 'SELECT id, k FROM flow_out', 'real_time: none lost, none twice');
+is_same('SELECT id, k FROM event_t', 'SELECT id, k FROM cont_out', 'continuous: none lost, none twice');
+is_same('SELECT k, count(*), sum(id) FROM event_t GROUP BY k', "SELECT k, n, s FROM ${_}_out", "$_: the groups of a plain SELECT") for qw(groups place);
+is_same('SELECT k, count(*), sum(id) FROM event_t GROUP BY k',
+	"SELECT (key->>'k')::int, (value->>'n')::bigint, (value->>'s')::numeric FROM stream.state('$_')", "$_: and so is its state") for qw(groups place);
+is_same('SELECT DISTINCT k FROM event_t', 'SELECT k FROM seen_out', 'distinct: every key once');
+is_same('SELECT k, row_number() OVER (PARTITION BY k) FROM event_t', 'SELECT k, n FROM custom_out', 'custom state: a call per row, each counted once');
+is(value('SELECT count(*) FROM custom_out WHERE n <> listed'), '0', 'and listed once');
+logs_are_whole();
+is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'no epoch is left open');
+is(value("SELECT sum(num_input_rows) FROM stream.progress WHERE query = 'flow'"), value('SELECT count(*) FROM event_t'), 'progress counts every row once');
 $node->stop;
 done_testing();
