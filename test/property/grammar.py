@@ -1,7 +1,8 @@
 """grammar: random streaming queries, each with the plain SELECT its final answer must equal.
 
 Text templates name the sources {A} and {B}. In the streaming query they are the sources; in the reference they are subqueries over the base tables
-that leave out what the stream must not count: late rows where the query drops them, the sentinel rows that close the last windows.
+that leave out what the stream must not count: late rows where the query drops them, the sentinel rows that close the last windows. Column `mark` of
+the base tables is the watermark that held when the row came.
 """
 
 WINDOWS = {         # key expression → when it closes
@@ -10,25 +11,34 @@ WINDOWS = {         # key expression → when it closes
     "date_trunc('minute', {ts})": "date_trunc('minute', {ts}) + interval '1 minute'",
     "date_bin('15 seconds', {ts}, 'epoch')": "date_bin('15 seconds', {ts}, 'epoch') + interval '15 seconds'",
 }
-HOP = "stream.hop({ts}, '20 seconds', '5 seconds')"
+HOPS = ["stream.hop(ts, '20 seconds', '5 seconds')", "stream.hop(ts, '25 seconds', '10 seconds')", "stream.hop(ts, '1 minute', '1 minute')",
+        "stream.hop(ts, '1 minute', '1 second')", "stream.hop(ts, '30 seconds', '20 seconds', to_timestamp(7))"]
 PLAIN_KEYS = ["k", "v % 3", "v", "w", "coalesce(k, '-')", "v IS NULL", "lower(k) || '!'"]
 AGGREGATES = ["count(*)", "count(v)", "sum(v)", "avg(v)", "min(k)", "max(w)", "sum(w)", "bool_or(v > 3)", "count(*) FILTER (WHERE v > 1)",
               "sum(v) * 2 + count(*)", "max(v) - min(v)", "var_pop(v)", "stddev(w)", "count(DISTINCT v)", "string_agg(k, ',' ORDER BY id)",
               "array_agg(DISTINCT v ORDER BY v)", "coalesce(sum(v), -1)", "bit_or(v)", "max(ts)", "min(id)", "array_agg(v ORDER BY id)",
-              "sum(DISTINCT v)", "json_agg(v ORDER BY id)::text", "avg(w) FILTER (WHERE k = 'x')"]
+              "sum(DISTINCT v)", "json_agg(v ORDER BY id)::text", "avg(w) FILTER (WHERE k = 'x')", "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
+              "mode() WITHIN GROUP (ORDER BY k)", "regr_count(v, w)", "sum(v::float8)", "max(k) FILTER (WHERE v > 2)", "every(v < 8)"]
+LABELS = "(SELECT v, min(label) AS label FROM dim GROUP BY v)"
 FILTERS = ["v > 2", "k IS NOT NULL", "k <> 'x' OR v = 1", "v BETWEEN 0 AND 5", "w IS DISTINCT FROM 1", "id % 3 <> 0"]
+
+
+LONG = "1 hour"
+SHORT = "20 seconds"
 
 
 class Query:
     kind = "?"
     mode = "append"
-    delay = "1 hour"            # so long that no row is late, unless the query is about lateness
+    delay = LONG                # so long that no row is late, unless the query is about lateness
     disorder = 40               # seconds
     options = "{}"
+    limit = 0                   # rows a batch takes of a source at most; 0: all
     flush = False               # sentinel rows close what is open
     drops_null_time = False     # rows without event time do not count
     may_be_refused = True
     late = None                 # expression of ts: when the row's group closes
+    late_windows = False        # the reference looks at `mark` itself
     sentinel_counts = False
     counted = ""                # which rows of the target are compared: sentinels may come out of an outer join at once
     template = ""
@@ -37,6 +47,14 @@ class Query:
     def text(self):
         return self.template.replace("{A}", "a").replace("{B}", "b")
 
+    def sources(self):
+        return [t for t in "ab" if "{%s}" % t.upper() in self.template]
+
+    def drops_late(self, late="{ts}"):
+        """Now rows are late, and dropped when the operator's watermark has reached `late`."""
+        self.kind += ", late rows"
+        self.delay, self.late = SHORT, late
+
     def late_expression(self, ts):
         return self.late.replace("{ts}", ts) if self.late else "NULL::timestamptz"
 
@@ -44,7 +62,7 @@ class Query:
         where = [] if self.sentinel_counts else ["NOT sentinel"]
         if self.late or self.drops_null_time:
             where.append("NOT late")
-        rows = "(SELECT id, k, v, w, ts FROM %s_t" + (" WHERE " + " AND ".join(where) if where else "") + ")"
+        rows = "(SELECT id, k, v, w, ts, mark FROM %s_t" + (" WHERE " + " AND ".join(where) if where else "") + ")"
         return self.reference_template().replace("{A}", rows % "a").replace("{B}", rows % "b")
 
     def reference_template(self):
@@ -83,19 +101,23 @@ def aggregate_list(rng):
     return ["%s AS a%d" % (e, i) for i, e in enumerate(picked)], ["a%d" % i for i in range(len(picked))]
 
 
-def aggregate(rng):
+def aggregate(rng, may_be_late=True):
     q = Query()
     q.kind = "aggregate"
     q.mode = rng.choice(["append", "update", "update", "complete", "complete"])
     keys = rng.sample(PLAIN_KEYS, rng.choice([0, 1, 1, 2]))
-    window = None
+    window = hop = None
     if q.mode == "append" or rng.random() < 0.5:
-        window = rng.choice(list(WINDOWS) + [HOP])
+        window = rng.choice(list(WINDOWS) + HOPS)
+        hop = window if window in HOPS else None
         keys.append(window.replace("{ts}", "ts"))
-    if window and window != HOP and q.mode in ("append", "update") and rng.random() < 0.5:
-        q.kind, q.delay, q.late = "aggregate, late rows", "20 seconds", WINDOWS[window]
+    if hop:
+        q.kind += " of hops"
     if window and q.mode != "complete":
         q.drops_null_time = True
+        if may_be_late and rng.random() < 0.5:
+            q.drops_late(WINDOWS.get(window))
+            q.late_windows = hop is not None
     q.flush = q.mode == "append"
     if q.mode == "update" and not keys:
         q.mode = "complete"
@@ -104,22 +126,29 @@ def aggregate(rng):
     group = " GROUP BY " + ", ".join(str(i + 1) for i in range(len(keys))) if keys else ""
     q.template = "SELECT %s FROM {A} s%s%s%s" % (", ".join(["%s AS g%d" % (e, i) for i, e in enumerate(keys)] + aggregates), where(rng, 0.3), group, having)
     q.columns = tuple(["g%d" % i for i in range(len(keys))] + names)
+    if q.late_windows:          # each of a row's windows is late or not
+        q.reference_template = lambda: "SELECT %s FROM (%s) stream_result" % (", ".join(q.columns), q.template.replace(hop, "hopped").replace(
+            "FROM {A} s", "FROM (SELECT x.*, hopped FROM {A} x, %s hopped WHERE mark IS NULL OR upper(hopped) > mark) s" % hop))
     return q
 
 
 def aggregate_of_union(rng):
     q = aggregate(rng)
-    if q.late:
-        return aggregate_of_union(rng)
-    q.kind = "aggregate of union"
-    q.template = q.template.replace("FROM {A} s", "FROM (SELECT id, k, v, w, ts FROM {A} x UNION ALL SELECT id + 100000, k, v, w, ts FROM {B} y%s) s" % where(rng, 0.3))
+    while q.late_windows:
+        q = aggregate(rng)
+    q.kind += ", of union"
+    third = rng.choice(["", " UNION ALL SELECT s.id + 200000, d.label, s.v, s.w, s.ts FROM {A} s JOIN %s d ON d.v = s.v" % LABELS])
+    q.template = q.template.replace("FROM {A} s", "FROM (SELECT id, k, v, w, ts FROM {A} x UNION ALL SELECT id + 100000, k, v, w, ts FROM {B} y%s%s) s"
+                                    % (where(rng, 0.3), third))
     return q
 
 
 def aggregate_over_join_with_table(rng):
     q = aggregate(rng)
+    while q.late_windows:
+        q = aggregate(rng)
     q.kind += ", static join"
-    q.template = q.template.replace("FROM {A} s", "FROM (SELECT s.id, d.label AS k, s.v, s.w, s.ts FROM {A} s LEFT JOIN (SELECT v, min(label) AS label FROM dim GROUP BY v) d ON d.v = s.v) s")
+    q.template = q.template.replace("FROM {A} s", "FROM (SELECT s.id, d.label AS k, s.v, s.w, s.ts FROM {A} s LEFT JOIN %s d ON d.v = s.v) s" % LABELS)
     return q
 
 
@@ -129,7 +158,13 @@ def dedup(rng):
     q.mode = rng.choice(["append", "update"])
     q.sentinel_counts = True
     q.drops_null_time = True
-    if rng.random() < 0.5:
+    within = rng.random() < 0.3
+    if within:
+        q.kind += " within watermark"
+        q.options = '{"dedup_within_watermark": true}'
+    elif rng.random() < 0.3:
+        q.drops_late()
+    if not within and rng.random() < 0.5:
         q.template = "SELECT DISTINCT %s FROM {A} s%s" % ("k AS c1, v AS c2, w AS c3", where(rng))
         q.columns = ("c1", "c2", "c3")
         return q
@@ -140,11 +175,32 @@ def dedup(rng):
     return q
 
 
+def dedup_of_union(rng):
+    q = Query()
+    q.kind = "dedup of union"
+    q.sentinel_counts = q.drops_null_time = True
+    if rng.random() < 0.3:
+        q.drops_late()
+    q.template = "SELECT DISTINCT k AS c1, v AS c2 FROM (SELECT k, v, ts FROM {A} x%s UNION ALL SELECT k, v, ts FROM {B} y%s) s" % (where(rng, 0.3), where(rng, 0.3))
+    q.columns = ("c1", "c2")
+    return q
+
+
+def limit(rng):
+    q = Query()
+    q.kind = "limit"
+    q.sentinel_counts = True
+    q.template = "SELECT id AS c1, k AS c2 FROM {A} s%s LIMIT %d" % (where(rng), rng.choice([1, 3, 10, 50]))
+    q.columns = ("c1", "c2")
+    q.reference_template = lambda: q.template.replace(" LIMIT", " ORDER BY id LIMIT")
+    return q
+
+
 def dedup_then_aggregate(rng):
-    q = aggregate(rng)
-    if q.late:
-        return dedup_then_aggregate(rng)
-    q.kind = "dedup → aggregate"
+    q = aggregate(rng, may_be_late=False)
+    q.kind = "dedup → " + q.kind
+    if q.mode != "complete" and rng.random() < 0.3:
+        q.drops_late()
     q.drops_null_time = q.mode != "complete"
     keys = rng.choice(["k, ts", "v, ts", "id, ts"])
     stream = "FROM (SELECT DISTINCT ON (%s) id, k, v, w, ts FROM {A} x) s" % keys
@@ -155,23 +211,53 @@ def dedup_then_aggregate(rng):
     return q
 
 
+BOUNDS = ["l.ts BETWEEN r.ts - interval '20 seconds' AND r.ts + interval '30 seconds'", "r.ts >= l.ts AND r.ts < l.ts + interval '1 minute'",
+          "l.ts > r.ts - interval '10 seconds' AND r.ts >= l.ts - interval '5 seconds'",
+          "stream.tumble(l.ts, '20 seconds') = stream.tumble(r.ts, '20 seconds')"]
+JOIN_KEYS = ["l.k = r.k", "l.v = r.v", "l.k = r.k AND l.v = r.v", "l.w = r.w", "lower(l.k) = r.k", "l.v + 1 = r.v"]
+
+
 def join(rng):
     q = Query()
     q.kind = "stream join"
     q.drops_null_time = True
     kind = rng.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
     outer = kind != "JOIN"
-    bound = rng.choice(["l.ts BETWEEN r.ts - interval '20 seconds' AND r.ts + interval '30 seconds'",
-                        "r.ts >= l.ts AND r.ts < l.ts + interval '1 minute'"])
+    bound = rng.choice(BOUNDS)
     if not outer and rng.random() < 0.4:
         bound = "true"
+    q.mode = "append" if outer else rng.choice(["append", "update"])
     extra = rng.choice(["", " AND l.v < r.v", " AND l.v > 2", " AND r.k <> 'y'"])
-    key = rng.choice(["l.k = r.k", "l.v = r.v", "l.k = r.k AND l.v = r.v", "l.w = r.w"])
-    q.template = "SELECT l.id AS c1, r.id AS c2, l.k AS c3, r.v AS c4 FROM {A} l %s {B} r ON %s AND %s%s" % (kind, key, bound, extra)
+    q.template = "SELECT l.id AS c1, r.id AS c2, l.k AS c3, r.v AS c4 FROM {A} l %s {B} r ON %s AND %s%s" % (kind, rng.choice(JOIN_KEYS), bound, extra)
     q.columns = ("c1", "c2", "c3", "c4")
     q.flush = outer
     q.counted = "coalesce(c1, 0) <> -1 AND coalesce(c2, 0) <> -1"
     q.kind += " " + kind.split()[0].lower()
+    if bound != "true" and rng.random() < 0.3:
+        q.drops_late()
+    return q
+
+
+def self_join(rng):
+    q = join(rng)
+    while q.late or q.flush:
+        q = join(rng)
+    q.kind = "stream join with itself"
+    q.template = q.template.replace("{B}", "{A}")
+    return q
+
+
+def join_of_three(rng):
+    q = Query()
+    q.kind = "join → join"
+    q.drops_null_time = True
+    last = rng.choice(["JOIN", "JOIN", "LEFT JOIN"])
+    q.flush = last != "JOIN"
+    q.counted = "c1 <> -1"
+    q.template = ("SELECT j.id AS c1, j.rid AS c2, m.id AS c3 FROM (SELECT l.id, r.id AS rid, l.k, l.v, l.ts FROM {A} l JOIN {B} r ON %s AND %s) j "
+                  "%s {B} m ON m.v = j.v AND m.ts BETWEEN j.ts - interval '15 seconds' AND j.ts + interval '15 seconds'"
+                  % (rng.choice(JOIN_KEYS), rng.choice(BOUNDS), last))
+    q.columns = ("c1", "c2", "c3")
     return q
 
 
@@ -179,9 +265,13 @@ def semi_join(rng):
     q = Query()
     q.kind = "semi-join"
     q.drops_null_time = True
-    extra = rng.choice(["", " AND l.v <> r.v", " AND r.ts BETWEEN l.ts - interval '30 seconds' AND l.ts + interval '30 seconds'"])
-    q.template = "SELECT l.id AS c1, l.k AS c2 FROM {A} l WHERE EXISTS (SELECT FROM {B} r WHERE r.k = l.k%s)" % extra
+    q.mode = rng.choice(["append", "update"])
+    extra = " AND " + rng.choice(BOUNDS) + rng.choice(["", " AND l.v <> r.v"])
+    q.template = rng.choice(["SELECT l.id AS c1, l.k AS c2 FROM {A} l WHERE EXISTS (SELECT FROM {B} r WHERE r.k = l.k%s)",
+                             "SELECT l.id AS c1, l.k AS c2 FROM {A} l WHERE l.v > 1 AND l.k IN (SELECT r.k FROM {B} r WHERE true%s)"]) % extra
     q.columns = ("c1", "c2")
+    if rng.random() < 0.3:
+        q.drops_late()
     return q
 
 
@@ -191,10 +281,13 @@ def chain(rng):
     q.flush = q.drops_null_time = True
     outer = rng.choice(["sum(n)", "max(n)", "count(*)", "avg(n)"])
     key = rng.choice(["", ", k"])
+    inner = rng.choice(["stream.tumble(ts, '5 seconds')", "stream.hop(ts, '10 seconds', '5 seconds')"])
     q.template = ("SELECT stream.tumble(stream.window_time(w5), '1 minute') AS c1%s, %s AS c2 FROM "
-                  "(SELECT stream.tumble(ts, '5 seconds') AS w5, k, count(*) AS n FROM {A} s GROUP BY 1, 2) s GROUP BY 1%s"
-                  % (", k AS c3" if key else "", outer, ", 2" if key else ""))
+                  "(SELECT %s AS w5, k, count(*) AS n FROM {A} s GROUP BY 1, 2) s GROUP BY 1%s"
+                  % (", k AS c3" if key else "", outer, inner, ", 2" if key else ""))
     q.columns = ("c1", "c3", "c2") if key else ("c1", "c2")
+    if "tumble" in inner and rng.random() < 0.3:
+        q.drops_late("upper(stream.tumble({ts}, '5 seconds'))")
     return q
 
 
@@ -202,8 +295,80 @@ def join_then_aggregate(rng):
     q = Query()
     q.kind = "join → aggregate"
     q.flush = q.drops_null_time = True
-    q.template = ("SELECT stream.tumble(lts, '1 minute') AS c1, count(*) AS c2, sum(rv) AS c3 FROM (SELECT l.ts AS lts, r.v AS rv FROM {A} l JOIN {B} r "
-                  "ON l.k = r.k AND r.ts BETWEEN l.ts - interval '10 seconds' AND l.ts + interval '20 seconds') j GROUP BY 1")
+    kind = rng.choice(["JOIN", "JOIN", "LEFT JOIN"])
+    window = rng.choice(["stream.tumble(lts, '1 minute')", "stream.hop(lts, '30 seconds', '10 seconds')"])
+    q.template = ("SELECT %s AS c1, count(*) AS c2, sum(rv) AS c3 FROM (SELECT l.ts AS lts, r.v AS rv FROM {A} l %s {B} r "
+                  "ON l.k = r.k AND r.ts BETWEEN l.ts - interval '10 seconds' AND l.ts + interval '20 seconds') j GROUP BY 1" % (window, kind))
+    q.columns = ("c1", "c2", "c3")
+    q.counted = "upper(c1) < '2031-01-01'"
+    if rng.random() < 0.3:
+        q.drops_late()
+    return q
+
+
+def join_then_dedup(rng):
+    q = Query()
+    q.kind = "join → dedup"
+    q.drops_null_time = True
+    q.mode = rng.choice(["append", "update"])
+    q.template = "SELECT DISTINCT l.k AS c1, r.v AS c2 FROM {A} l JOIN {B} r ON %s AND %s" % (rng.choice(JOIN_KEYS), rng.choice(BOUNDS + ["true"]))
+    q.columns = ("c1", "c2")
+    q.sentinel_counts = True
+    return q
+
+
+def dedup_then_join(rng):
+    q = Query()
+    q.kind = "dedup → join"
+    q.drops_null_time = True
+    keys = rng.choice(["k", "v", "k, v"])
+    template = "SELECT l.id AS c1, r.id AS c2 FROM (SELECT DISTINCT ON (%s) id, k, v, w, ts FROM {A} x%%s) l JOIN {B} r ON %s AND %s" % (
+        keys, rng.choice(JOIN_KEYS), rng.choice(BOUNDS + ["true"]))
+    q.template = template % ""
+    q.columns = ("c1", "c2")
+    q.reference_template = lambda: template % (" ORDER BY %s, id" % keys)
+    return q
+
+
+def semi_join_then_aggregate(rng):
+    q = Query()
+    q.kind = "semi-join → aggregate"
+    q.flush = q.drops_null_time = True
+    q.template = ("SELECT stream.tumble(ts, '30 seconds') AS c1, count(*) AS c2, sum(v) AS c3 FROM (SELECT l.ts, l.v FROM {A} l WHERE EXISTS (SELECT FROM {B} r "
+                  "WHERE r.k = l.k AND r.ts BETWEEN l.ts - interval '10 seconds' AND l.ts + interval '20 seconds')) j GROUP BY 1")
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+def join_of_aggregates(rng):
+    """Windows of two streams side by side."""
+    q = Query()
+    q.kind = "aggregates → join"
+    q.flush = q.drops_null_time = True
+    kind = rng.choice(["JOIN", "LEFT JOIN", "FULL JOIN"])
+    q.template = ("SELECT coalesce(x.w, y.w) AS c1, x.k AS c2, y.k AS c3, n, s FROM (SELECT stream.tumble(ts, '20 seconds') AS w, k, count(*) AS n FROM {A} a GROUP BY 1, 2) x %s "
+                  "(SELECT stream.tumble(ts, '20 seconds') AS w, k, sum(v) AS s FROM {B} b GROUP BY 1, 2) y ON x.w = y.w AND x.k = y.k" % kind)
+    q.columns = ("c1", "c2", "c3", "n", "s")
+    q.counted = "upper(c1) < '2031-01-01'"
+    return q
+
+
+def union_of_aggregates(rng):
+    q = Query()
+    q.kind = "union of aggregates"
+    q.flush = q.drops_null_time = True
+    q.template = ("SELECT 'a' AS c1, stream.tumble(ts, '20 seconds') AS c2, count(*) AS c3 FROM {A} a GROUP BY 2 UNION ALL "
+                  "SELECT 'b', stream.tumble(ts, '30 seconds'), sum(v) FROM {B} b%s GROUP BY 2" % where(rng))
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+def aggregate_then_static(rng):
+    q = Query()
+    q.kind = "aggregate → static join"
+    q.mode = rng.choice(["update", "complete"])
+    q.template = ("SELECT x.v AS c1, d.label AS c2, n AS c3 FROM (SELECT v, count(*) AS n, sum(w) AS s FROM {A} a GROUP BY v) x %s "
+                  "%s d ON d.v = x.v" % (rng.choice(["JOIN", "LEFT JOIN"]), LABELS))
     q.columns = ("c1", "c2", "c3")
     return q
 
@@ -273,10 +438,28 @@ def best(rng):
     return q
 
 
-KINDS = [(stateless, 3), (aggregate, 6), (aggregate_of_union, 2), (aggregate_over_join_with_table, 2), (dedup, 2), (dedup_then_aggregate, 1), (join, 3),
-         (semi_join, 1), (chain, 1), (join_then_aggregate, 1), (session, 3), (best, 3)]
+def session_then_aggregate(rng):
+    q = session(rng)
+    while q.mode != "append" or len(q.columns) < 3:
+        q = session(rng)
+    inner, reference = q.template, q.reference_template()
+    q.kind = "session → aggregate"
+    outer = "SELECT stream.tumble(stream.window_time(s), '2 minutes') AS c1, count(*) AS c2, max(upper(s)) AS c3 FROM (%s) y GROUP BY 1"
+    q.template = outer % inner
+    q.reference_template = lambda: outer % reference
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+KINDS = [(stateless, 3), (aggregate, 8), (aggregate_of_union, 2), (aggregate_over_join_with_table, 2), (dedup, 3), (dedup_of_union, 1), (limit, 1),
+         (dedup_then_aggregate, 2), (join, 4), (self_join, 1), (join_of_three, 1), (semi_join, 2), (chain, 2), (join_then_aggregate, 2), (join_then_dedup, 1),
+         (dedup_then_join, 1), (semi_join_then_aggregate, 1), (join_of_aggregates, 1), (union_of_aggregates, 1), (aggregate_then_static, 1), (session, 3),
+         (session_then_aggregate, 1), (best, 4)]
 
 
 def generate(rng):
     kinds = [k for k, weight in KINDS for _ in range(weight)]
-    return rng.choice(kinds)(rng)
+    q = rng.choice(kinds)(rng)
+    if q.delay == LONG and rng.random() < 0.4:      # nothing is late, however the rows fall into batches
+        q.limit = rng.choice([1, 2, 7, 30])
+    return q

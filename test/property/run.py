@@ -21,6 +21,7 @@ from pq import ConnectionLost, Session, SqlError, TimeLimit     # noqa: E402
 import grammar                                                  # noqa: E402
 
 TABLES = ("a", "b")
+PROVIDERS = ("memory", "table")
 SENTINEL = "2031-01-01 00:00:00+00"
 
 
@@ -43,22 +44,27 @@ class Case:
         self.rng = random.Random("%d/%d" % (seed, number))
         self.number, self.verbose = number, verbose
         self.query = grammar.generate(self.rng)
+        self.provider = self.rng.choice(PROVIDERS)
         self.log = []
 
     def sql(self, session, text):
         self.log.append(text)
         return session.run(text)
 
+    def option_set(self):
+        query = {**json.loads(self.query.options), **({"max_rows_per_batch": self.query.limit} if self.query.limit else {})}
+        return json.dumps({"state_provider": self.provider, **query, **self.options})
+
     def setup(self, session):
         delay = self.query.delay
         self.sql(session, "DROP SCHEMA IF EXISTS p CASCADE; CREATE SCHEMA p; SET search_path = p, public")
         for t in TABLES:
-            self.sql(session, "CREATE TABLE %s_t (id int, k text, v int, w numeric, ts timestamptz, late boolean, sentinel boolean DEFAULT false)" % t)
+            self.sql(session, "CREATE TABLE %s_t (id int, k text, v int, w numeric, ts timestamptz, late boolean, sentinel boolean DEFAULT false, mark timestamptz)" % t)
             self.sql(session, "SELECT stream.create_source('%s', 'table', options => '{\"table\": \"%s_t\"}', event_time => 'ts', "
                               "watermark_delay => '%s')" % (t, t, delay))
         self.sql(session, "CREATE TABLE dim (v int, label text); INSERT INTO dim SELECT g % 5, 'label ' || g FROM generate_series(0, 6) g")
         self.sql(session, "SELECT stream.create_query('q', $q$%s$q$, stream.to_table('out'), output_mode => '%s', options => '%s', start => false)"
-                 % (self.query.text(), self.query.mode, json.dumps({**json.loads(self.query.options), **self.options})))
+                 % (self.query.text(), self.query.mode, self.option_set()))
 
     def feed(self, session, reconnect):
         rng, ids, clock = self.rng, {t: 1 for t in TABLES}, 1_700_000_000
@@ -68,10 +74,10 @@ class Case:
                 count = rng.choice([0, 1, 2, 5, 20, 60] if turn > 0 else [1, 2, 5, 20])     # without a row there is no batch, and no result
                 if count:
                     rows = value_rows(rng, ids[t], count, clock, self.query.disorder)
-                    late = self.query.late_expression("ts")
-                    self.sql(session, "INSERT INTO %s_t SELECT i, k, v, w, ts, coalesce(%s <= (SELECT max(ts) - interval '%s' FROM %s_t WHERE id < %d), %s) "
-                                      "FROM (VALUES %s) AS r(i, k, v, w, ts)"
-                             % (t, late, self.query.delay, t, unread[t], "ts IS NULL" if self.query.drops_null_time else "false", ", ".join(rows)))
+                    self.sql(session, "INSERT INTO %s_t (id, k, v, w, ts, late, mark) SELECT i, k, v, w, ts, coalesce(%s <= mark, %s), mark "
+                                      "FROM (VALUES %s) AS r(i, k, v, w, ts), (SELECT %s AS mark) m"
+                             % (t, self.query.late_expression("ts"), "ts IS NULL" if self.query.drops_null_time else "false", ", ".join(rows),
+                                self.mark(unread)))
                     ids[t] += count
             clock += rng.randrange(0, 200)
             if rng.random() < 0.7:
@@ -79,13 +85,25 @@ class Case:
                 unread = dict(ids)
             if rng.random() < 0.3:
                 session = reconnect()
-                self.sql(session, "SET search_path = p, public")
+                self.restart(session)
         self.process(session)
         if self.query.flush:
             for t in TABLES:
-                self.sql(session, "INSERT INTO %s_t VALUES (-1, '~%s', NULL, NULL, '%s', false, true)" % (t, t, SENTINEL))
+                self.sql(session, "INSERT INTO %s_t VALUES (-1, '~%s', NULL, NULL, '%s', false, true, NULL)" % (t, t, SENTINEL))
             self.process(session)
         return session
+
+    def mark(self, unread):
+        """The watermark once all rows before `unread` have been read: the least of the sources', none while one has had no row."""
+        marks = ["(SELECT max(ts) - interval '%s' FROM %s_t WHERE id < %d)" % (self.query.delay, t, unread[t]) for t in self.query.sources()]
+        return marks[0] if len(marks) == 1 else "CASE WHEN num_nulls(%s) = 0 THEN least(%s) END" % (", ".join(marks), ", ".join(marks))
+
+    def restart(self, session):
+        """Another process goes on from the saved state; sometimes state moves to the other provider."""
+        self.sql(session, "SET search_path = p, public")
+        if "state_provider" not in self.options and self.rng.random() < 0.3:
+            self.provider = self.rng.choice(PROVIDERS)
+            self.sql(session, "SELECT stream.alter_query('q', options => '{\"state_provider\": \"%s\"}')" % self.provider)
 
     def process(self, session):
         self.sql(session, "CALL stream.process_all_available('q')")
@@ -110,6 +128,7 @@ class Case:
                 self.setup(holder[0])
             except SqlError as e:
                 if e.state == "0A000" and self.query.may_be_refused:
+                    self.refusal = str(e)
                     return "refused"
                 raise
             self.feed(holder[0], reconnect)
@@ -143,6 +162,7 @@ def main():
         one = connect("%s_%d" % (args.dbname, j))
         one.run("CREATE EXTENSION stream_ext")
         one.close()
+    admin.close()
 
     def drop_query(dbname):
         one = connect(dbname)
@@ -164,9 +184,12 @@ def main():
         return results
     with ThreadPoolExecutor(jobs) as pool:
         results = [r for rs in pool.map(job, range(jobs)) for r in rs]
+    admin = connect(os.environ.get("PGDATABASE", "postgres"))       # the first one's time may be over
     for j in range(jobs):
         admin.run("DROP DATABASE IF EXISTS %s_%d WITH (FORCE)" % (args.dbname, j))
     admin.close()
+    if args.verbose:
+        print("\n".join("refused %d: %s" % (r[0], r[1].refusal) for r in results if r[2] == "refused"))
     refused = sum(1 for r in results if r[2] == "refused")
     failed = sum(1 for r in results if r[2] and r[2] != "refused")
     kinds = {}
