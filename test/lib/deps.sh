@@ -33,6 +33,8 @@ deps_table()
 		build   librdkafka-dev             deps_header librdkafka/rdkafka.h
 		build   zlib1g-dev                 deps_header zlib.h
 		test    postgresql-15              deps_pg_file bindir initdb
+		test    postgresql-15-hll          deps_pg_file sharedir extension/hll.control
+		test    postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More
 		test    python3                    deps_command python3

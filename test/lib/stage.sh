@@ -44,9 +44,10 @@ stage_copy_tree() # sources keep their times, so make builds only what changed
 
 stage_copy_postgres() # PostgreSQL finds its files relative to its programs, so a copy in the same shape works
 {
-	local bin lib share
+	local bin lib share version
 	bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
-	if [ "$(cat "$work/pg/version" 2>/dev/null)" != "$("$config" --version) $bin" ]; then
+	version="$("$config" --version) $bin $(ls "$share/extension" | grep -v '^stream_ext' | cksum)"
+	if [ "$(cat "$work/pg/version" 2>/dev/null)" != "$version" ]; then
 		rm -rf "$work/pg"
 		mkdir -p "$work/pg$bin" "$work/pg$lib" "$work/pg$share"
 		for program in postgres initdb pg_ctl pg_config psql pg_dump pg_dumpall pg_restore pg_basebackup pg_rewind pg_isready \
@@ -55,7 +56,7 @@ stage_copy_postgres() # PostgreSQL finds its files relative to its programs, so 
 		done
 		tar -C "$lib" -c --exclude=./pgxs --exclude=./bitcode --exclude='stream_ext*' . | tar -C "$work/pg$lib" -x
 		tar -C "$share" -c --exclude='stream_ext*' . | tar -C "$work/pg$share" -x
-		echo "$("$config" --version) $bin" >"$work/pg/version"
+		echo "$version" >"$work/pg/version"
 	fi
 	rm -f "$work/pg$share"/extension/stream_ext*
 }
