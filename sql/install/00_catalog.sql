@@ -53,6 +53,24 @@ CREATE TABLE stream.query_run (
 );
 COMMENT ON TABLE stream.query_run IS 'which queries should run and how their last run went; not dumped: after a restore every query is stopped';
 
+CREATE TABLE stream.attempt_entry (
+    query_id   bigint NOT NULL,
+    attempt    bigint NOT NULL,
+    run_id     uuid,
+    started_at timestamptz NOT NULL,
+    ended_at   timestamptz,
+    outcome    text,
+    batch_id   bigint,
+    range      jsonb,
+    sqlstate   text,
+    error      text,
+    failures   bigint NOT NULL,
+    CONSTRAINT attempt_entry_pkey PRIMARY KEY (query_id, attempt)
+);
+COMMENT ON TABLE stream.attempt_entry IS 'the last attempts to run each query in the background, begun and ended; not dumped: they are this server''s history';
+COMMENT ON COLUMN stream.attempt_entry.range IS 'what the batch it failed at was told to read: {"from": {source: position}, "to": {source: position}}';
+COMMENT ON COLUMN stream.attempt_entry.failures IS 'failed and lost attempts so far, this one included';
+
 CREATE TABLE stream.offset_entry (
     query_id       bigint NOT NULL,
     batch_id       bigint NOT NULL,
@@ -74,9 +92,13 @@ CREATE TABLE stream.commit_entry (
     watermarks     jsonb NOT NULL,
     rows_late      bigint NOT NULL,
     rows_bad       bigint NOT NULL,
+    rows_in        bigint NOT NULL,
+    rows_out       bigint NOT NULL,
+    busy_us        bigint NOT NULL,
     committed_at   timestamptz NOT NULL,
     CONSTRAINT commit_entry_pkey PRIMARY KEY (query_id, batch_id)
 );
+COMMENT ON COLUMN stream.commit_entry.busy_us IS 'like the rows: a total over all batches since the first; time spent in them, in microseconds';
 COMMENT ON TABLE stream.commit_entry IS 'batches that are done, with the watermarks for the next; written in the batch''s own transaction';
 
 CREATE TABLE stream.progress_entry (

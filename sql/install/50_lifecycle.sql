@@ -32,3 +32,13 @@ CREATE FUNCTION stream.worker_status(
     OUT last_rows         bigint
 ) RETURNS SETOF record LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_worker_status';
 COMMENT ON FUNCTION stream.worker_status() IS 'what the workers of this database do right now; only queries of roles the caller is a member of';
+
+CREATE FUNCTION stream.running_operations(
+    OUT query_id   bigint,
+    OUT pid        integer,
+    OUT operation  text,
+    OUT batch_id   bigint,
+    OUT rows_done  bigint,
+    OUT started_at timestamptz
+) RETURNS SETOF record LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_running_operations';
+COMMENT ON FUNCTION stream.running_operations() IS 'what view stream.operations is made of; only queries of roles the caller is a member of';

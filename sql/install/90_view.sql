@@ -43,6 +43,117 @@ CREATE VIEW stream.dead_letters WITH (security_barrier) AS
     WHERE NOT EXISTS (SELECT FROM stream.replay_entry r WHERE r.query_id = d.query_id AND r.letter_id = d.id AND r.batch_id IS NOT NULL);
 COMMENT ON VIEW stream.dead_letters IS 'rows that could not be used: bytes, where they came from, why';
 
+CREATE VIEW stream.attempts WITH (security_barrier) AS
+    SELECT q.name AS query, a.attempt, a.run_id, a.started_at, a.ended_at, coalesce(a.outcome, 'running') AS outcome, a.batch_id, a.range, a.sqlstate, a.error
+    FROM stream.attempt_entry a JOIN stream.visible_query q ON q.id = a.query_id;
+COMMENT ON VIEW stream.attempts IS 'the last 100 attempts to run each query in the background: begun, ended, how; of failures the SQLSTATE, the error with its context, the batch and its range';
+
+CREATE VIEW stream.source_lag WITH (security_barrier) AS
+    WITH last AS (
+        SELECT q.id, q.name, c.watermarks, o.offsets, coalesce(o.conf->'latest', '{}') AS latest
+        FROM stream.visible_query q
+        CROSS JOIN LATERAL (SELECT * FROM stream.commit_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c
+        JOIN stream.offset_entry o ON o.query_id = c.query_id AND o.batch_id = c.batch_id
+    ), source AS (
+        SELECT l.id, l.name, s.source, l.watermarks->s.source AS time, l.offsets->s.source AS reached, l.latest->s.source AS latest
+        FROM last l CROSS JOIN LATERAL (SELECT jsonb_object_keys(l.offsets) AS source UNION SELECT jsonb_object_keys(l.watermarks)) s
+    ), lane AS (
+        SELECT s.id, s.source, t.n - 1 AS lane, '2000-01-01 00:00:00+00'::timestamptz + t.us::bigint * interval '1 microsecond' AS last_event_time
+        FROM source s CROSS JOIN LATERAL jsonb_array_elements_text(s.time->'lanes') WITH ORDINALITY t(us, n)
+        WHERE t.us IS NOT NULL
+    ), partition AS (
+        SELECT s.id, s.source, p.key AS partition, p.key::bigint AS lane, p.value::bigint - (s.reached->>p.key)::bigint AS rows_behind
+        FROM source s CROSS JOIN LATERAL jsonb_each(s.latest) p
+        WHERE jsonb_typeof(p.value) = 'number'
+        UNION ALL
+        SELECT s.id, s.source, t.key || '/' || p.key, coalesce((s.latest->'@lanes'->>t.key)::bigint, 0) * 4096 + p.key::bigint,
+               p.value::bigint - (s.reached->t.key->>p.key)::bigint
+        FROM source s CROSS JOIN LATERAL jsonb_each(s.latest) t CROSS JOIN LATERAL jsonb_each(t.value) p
+        WHERE jsonb_typeof(t.value) = 'object' AND t.key !~ '^@'
+    )
+    SELECT s.id AS query_id, s.name AS query, s.source, p.partition, p.rows_behind, l.last_event_time, statement_timestamp() - l.last_event_time AS event_time_lag
+    FROM source s
+    LEFT JOIN (lane l FULL JOIN partition p ON p.id = l.id AND p.source = l.source AND p.lane = l.lane)
+        ON coalesce(l.id, p.id) = s.id AND coalesce(l.source, p.source) = s.source;
+COMMENT ON VIEW stream.source_lag IS
+    'how far each source of a query is behind as of its last batch, by partition: rows that waited (NULL: the source does not know without counting), and event time';
+
+CREATE VIEW stream.operations WITH (security_barrier) AS
+    SELECT q.name AS query, o.pid, o.operation, o.batch_id, o.rows_done,
+           CASE WHEN o.operation = 'loading state'
+                THEN (SELECT sum((op->>'numRowsTotal')::bigint)::bigint
+                      FROM stream.progress_entry e CROSS JOIN LATERAL jsonb_array_elements(e.progress->'stateOperators') op
+                      WHERE e.query_id = o.query_id AND e.batch_id = o.batch_id)
+           END AS rows_total,
+           o.started_at
+    FROM stream.running_operations() o JOIN stream.visible_query q ON q.id = o.query_id;
+COMMENT ON VIEW stream.operations IS 'long operations that run right now: batches, loading and folding of state, rewinding; like the views pg_stat_progress_*';
+
+CREATE VIEW stream.stat WITH (security_barrier) AS
+    SELECT q.id AS query_id,
+           q.name AS query,
+           coalesce(c.batch_id + 1, 0) AS batches,
+           coalesce(c.rows_in, 0) AS rows_in,
+           coalesce(c.rows_out, 0) AS rows_out,
+           coalesce(c.rows_late, 0) AS rows_late,
+           coalesce(c.rows_bad, 0) AS rows_bad,
+           coalesce(c.busy_us, 0) / 1000.0::float8 AS busy_ms,
+           coalesce(a.attempt, 0) AS attempts,
+           coalesce(a.failures, 0) AS failures,
+           (SELECT count(*) FROM stream.dead_letter d WHERE d.query_id = q.id) AS dead_letters,
+           c.committed_at AS last_batch_at
+    FROM stream.visible_query q
+    LEFT JOIN LATERAL (SELECT * FROM stream.commit_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c ON true
+    LEFT JOIN LATERAL (SELECT * FROM stream.attempt_entry e WHERE e.query_id = q.id ORDER BY e.attempt DESC LIMIT 1) a ON true;
+COMMENT ON VIEW stream.stat IS 'counters of each query since it was created or reset, each batch counted once';
+
+/* Is a query falling behind, by its last ten batches, and what helps. */
+CREATE VIEW stream.pace WITH (security_barrier) AS
+    WITH recent AS (
+        SELECT q.id, extract(epoch FROM (q.trigger).period) * 1000 AS period_ms, (q.trigger).kind = 'processing_time' AS ticks, e.*
+        FROM stream.visible_query q
+        CROSS JOIN LATERAL (
+            SELECT p.batch_id,
+                   row_number() OVER (ORDER BY p.batch_id DESC) AS age,
+                   (p.progress->'durationMs'->>'triggerExecution')::float8 AS duration_ms,
+                   (p.progress->>'numInputRows')::float8 AS rows,
+                   (p.progress->>'inputRowsPerSecond')::float8 AS rate,
+                   (SELECT sum(l.value::numeric - coalesce((o.offsets->s.key->>l.key)::numeric, 0))
+                    FROM jsonb_each(o.conf->'latest') s CROSS JOIN LATERAL jsonb_each(s.value) l
+                    WHERE jsonb_typeof(l.value) = 'number') AS backlog
+            FROM (SELECT * FROM stream.progress_entry p WHERE p.query_id = q.id ORDER BY p.batch_id DESC LIMIT 10) p
+            LEFT JOIN stream.offset_entry o ON o.query_id = p.query_id AND o.batch_id = p.batch_id
+        ) e
+    ), summary AS (
+        SELECT id, bool_and(ticks) AND max(period_ms) > 0 AS ticks, max(period_ms) AS period_ms,
+               max(duration_ms) FILTER (WHERE age = 1) AS last_ms,
+               count(*) AS batches,
+               sum(duration_ms) FILTER (WHERE rate > 0) AS busy_ms,
+               sum(rows / nullif(rate, 0)) * 1000 AS elapsed_ms,
+               count(*) FILTER (WHERE rate > 0) AS measured,
+               max(backlog) FILTER (WHERE age = 1) AS backlog_now,
+               (array_agg(backlog ORDER BY age DESC))[1] AS backlog_before
+        FROM recent GROUP BY id
+    ), verdict AS (
+        SELECT id,
+               CASE WHEN ticks AND last_ms > period_ms
+                    THEN format('the last batch took %s ms, the trigger''s interval is %s ms', last_ms, round(period_ms))
+                    WHEN measured >= 3 AND busy_ms > 1.1 * elapsed_ms
+                    THEN format('rows come faster than they are processed: the last %s batches took %s ms for what came in %s ms', measured, busy_ms, round(elapsed_ms::numeric))
+                    WHEN batches >= 3 AND backlog_now > backlog_before AND backlog_now > 0
+                    THEN format('the backlog grows: %s rows now, %s rows %s batches ago', backlog_now, backlog_before, batches - 1)
+               END AS reason,
+               ticks
+        FROM summary
+    )
+    SELECT id AS query_id, reason,
+           CASE WHEN reason IS NULL THEN NULL
+                WHEN ticks THEN 'Make batches cheaper (stream.explain_query shows their plans), or the interval longer (stream.alter_query). max_rows_per_batch bounds a batch.'
+                ELSE 'Make batches cheaper (stream.explain_query shows their plans), raise max_rows_per_batch if it is set low, or split the query by a condition on its key.'
+           END AS advice
+    FROM verdict;
+COMMENT ON VIEW stream.pace IS 'is a query falling behind: the reason, NULL if it is not, and what helps';
+
 CREATE VIEW stream.queries WITH (security_barrier) AS
     SELECT q.id,
            q.name,
@@ -66,18 +177,27 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
            coalesce(s.state_bytes, 0) AS state_bytes,
            coalesce(c.rows_late, 0) AS rows_late,
            coalesce(c.rows_bad, 0) AS rows_bad,
-           coalesce((q.trigger).period > interval '0'
-                    AND (p.progress->'durationMs'->>'triggerExecution')::float8 > extract(epoch FROM (q.trigger).period) * 1000, false) AS falling_behind,
+           b.reason IS NOT NULL AS falling_behind,
            coalesce(r.failures, 0) AS failures,
            r.error,
-           w.pid
+           w.pid,
+           r.sqlstate,
+           r.retry_at,
+           f.batch_id AS failed_batch_id,
+           f.range AS failed_range,
+           b.reason AS behind_reason,
+           b.advice AS behind_advice
     FROM stream.visible_query q
     LEFT JOIN stream.query_run r ON r.query_id = q.id
     LEFT JOIN stream.worker_status() w ON w.query_id = q.id
     LEFT JOIN LATERAL (SELECT * FROM stream.progress_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) p ON true
     LEFT JOIN LATERAL (SELECT * FROM stream.commit_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c ON true
     LEFT JOIN LATERAL (SELECT sum((op->>'numRowsTotal')::bigint)::bigint AS state_rows, sum((op->>'memoryUsedBytes')::bigint)::bigint AS state_bytes
-                       FROM jsonb_array_elements(p.progress->'stateOperators') op) s ON true;
+                       FROM jsonb_array_elements(p.progress->'stateOperators') op) s ON true
+    LEFT JOIN LATERAL (SELECT a.batch_id, a.range FROM stream.attempt_entry a
+                       WHERE a.query_id = q.id AND r.error IS NOT NULL AND a.sqlstate IS NOT NULL ORDER BY a.attempt DESC LIMIT 1) f ON true
+    LEFT JOIN stream.pace b ON b.query_id = q.id;
 COMMENT ON VIEW stream.queries IS 'every query with its status, rates, watermark, state size and last error';
 
-GRANT SELECT ON stream.offset_log, stream.commit_log, stream.progress, stream.dead_letters, stream.queries TO PUBLIC;
+GRANT SELECT ON stream.offset_log, stream.commit_log, stream.progress, stream.dead_letters, stream.queries, stream.attempts, stream.source_lag,
+    stream.operations, stream.stat, stream.pace TO PUBLIC;

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "catalog/pg_authid.h"
 #include "util/clock.h"
+#include "util/operation.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -20,6 +21,7 @@ PG_FUNCTION_INFO_V1(stream_stop_query);
 PG_FUNCTION_INFO_V1(stream_await_termination);
 PG_FUNCTION_INFO_V1(stream_await_any_termination);
 PG_FUNCTION_INFO_V1(stream_worker_status);
+PG_FUNCTION_INFO_V1(stream_running_operations);
 
 #define LOOK_AGAIN_MS 1000 /* for what no broadcast tells, such as a commit that lost the race for its lock */
 
@@ -184,6 +186,32 @@ stream_worker_status(PG_FUNCTION_ARGS)
 
 		if (may_watch(status->query_id))
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* running_operations() → one row per process of this database that is at something long about a query the caller may see */
+Datum
+stream_running_operations(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int backends = pgstat_fetch_stat_numbackends();
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 1; i <= backends; i++)
+	{
+		PgBackendStatus *backend = &pgstat_fetch_stat_local_beentry(i)->backendStatus;
+		OperationStatus status;
+
+		if (operation_read(backend, &status) && may_watch(status.query_id))
+		{
+			Datum values[] = {Int64GetDatum(status.query_id), Int32GetDatum(backend->st_procpid), CStringGetTextDatum(status.name),
+							  Int64GetDatum(status.batch_id), Int64GetDatum(status.rows), TimestampTzGetDatum(status.started_at)};
+			bool nulls[lengthof(values)] = {false};
+
+			nulls[3] = status.batch_id < 0;
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		}
 	}
 	return (Datum) 0;
 }

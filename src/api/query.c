@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "funcapi.h"
+#include "metadata/attempt.h"
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
 #include "operator/operator.h"
@@ -282,6 +283,7 @@ stream_drop_query(PG_FUNCTION_ARGS)
 	logs_truncate(query->id);
 	state_delete(query->id);
 	dead_letters_delete(query->id, 0);
+	attempts_delete(query->id);
 	query_delete(query->id);
 	PG_RETURN_VOID();
 }

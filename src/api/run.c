@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "state/store.h"
 #include "util/json_build.h"
+#include "util/operation.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -154,9 +155,12 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not retained any more", batch_id, query->name),
 						errhint("Option min_batches_to_retain says how far back a query can go; stream.reset_query starts afresh.")));
 	query_apply_settings(query);
+	operation_show(OPERATION_REWIND_TARGET, query->id, batch_id, 0);
 	target_rewind(query, batch_id);
 	commits_truncate_after(query->id, batch_id);
+	operation_show(OPERATION_REWIND_STATE, query->id, batch_id, 0);
 	state_rewind(query->id, batch_id);
+	operation_end();
 	PG_RETURN_VOID();
 }
 
@@ -192,7 +196,7 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
 	int64 batch_id = PG_GETARG_INT64(1);
-	CommitEntry commit = {-1, DT_NOBEGIN, NULL, 0, 0};
+	CommitEntry commit = {.batch_id = -1, .next_watermark = DT_NOBEGIN};
 	OffsetEntry entry;
 	QueryRun run;
 

@@ -15,6 +15,7 @@
 #include "common/hashfn.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
+#include "util/operation.h"
 #include "util/options.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -79,8 +80,10 @@ batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitE
 	foreach (lc, rt->operators)
 	{
 		Operator *op = lfirst(lc);
+		int64 start = clock_monotonic_us();
 
 		op->ops->flush(op);
+		op->metrics.flush_us = clock_monotonic_us() - start;
 		commit->rows_late += op->metrics.dropped;
 	}
 	foreach (lc, run->sources)
@@ -92,11 +95,24 @@ batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitE
 	progress_watch_clock(rt, run, commit);
 }
 
+void
+batch_count(BatchRun *run, const CommitEntry *before, CommitEntry *commit)
+{
+	ListCell *lc;
+
+	commit->rows_in = before->rows_in;
+	foreach (lc, run->sources)
+		commit->rows_in += ((SourceBatch *) lfirst(lc))->rows + ((SourceBatch *) lfirst(lc))->rows_bad;
+	commit->rows_out = before->rows_out + run->rows_out;
+	commit->busy_us = before->busy_us + clock_monotonic_us() - run->durations.started;
+}
+
 /* State and commits/N into the batch's transaction. */
 static void
 batch_record(QueryRuntime *rt, BatchRun *run, CommitEntry *commit)
 {
 	batch_settle(rt, run, &rt->last_commit, commit);
+	batch_count(run, &rt->last_commit, commit);
 	commit_log_add(rt->query->id, commit);
 	progress_add(rt->query->id, run->info.batch_id, progress_build(rt, run));
 }
@@ -306,6 +322,8 @@ batch_housekeeping(QueryRuntime *rt)
 		return;
 	runtime_begin(rt);
 	if (fold)
+		operation_show(OPERATION_FOLD_STATE, rt->query->id, rt->last_batch, 0);
+	if (fold)
 		state_fold(rt->query->id, rt->last_batch, retain);
 	if (upto > rt->purged_upto)
 	{
@@ -313,6 +331,7 @@ batch_housekeeping(QueryRuntime *rt)
 		logs_purge(rt->query->id, upto);
 	}
 	rt->purged_upto = Max(upto, rt->purged_upto);
+	operation_end();
 	synchronous_commit_set("off");
 	runtime_commit(rt);
 }

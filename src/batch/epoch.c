@@ -257,6 +257,7 @@ epoch_close(QueryRuntime *rt)
 	run.offsets.starts = epoch->starts;
 	run.sources = batch_sources(rt, &run);
 	totals_show(rt, &run);
+	batch_count(&run, &rt->last_commit, &commit);
 	progress_watch_clock(rt, &run, &commit);
 	offset_log_add(rt->query->id, &run.offsets);
 	commit_log_add(rt->query->id, &commit);

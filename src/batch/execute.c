@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
+#include "util/operation.h"
 #include "utils/queryenvironment.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -258,6 +259,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	run->sources = batch_sources(rt, run);
 	letters_load(rt, run);
 	source_set_running(run->sources);
+	operation_show(OPERATION_BATCH, run->info.query_id, run->info.batch_id, 0);
 	rt->sink->batch = &run->info;
 	rt->sink->rows = rt->sink->rows_bad = 0;
 	if (rt->sink->ops->begin)
@@ -266,6 +268,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	foreach (lc, run->sources)
 		source_drain(lfirst(lc));
 	source_set_running(NIL);
+	operation_end();
 	FAILPOINT("executed");
 	if (rt->sink->ops->finish)
 		rt->sink->ops->finish(rt->sink);

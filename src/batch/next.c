@@ -134,7 +134,7 @@ typedef struct PlannedRange
 
 /* Asks every source for its next range. True when one has something. */
 static bool
-ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
+ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild *latest)
 {
 	QueryOptions *o = &rt->query->options;
 	ReadLimit limit = {rt->ignore_limits ? 0 : o->max_rows_per_batch, rt->ignore_limits ? 0 : o->max_bytes_per_batch,
@@ -164,6 +164,12 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 			waiting += advance.rows_waiting;
 		if (advance.behind)
 			json_add_json(behind, reader->def->name, advance.behind);
+		if (advance.latest)
+		{
+			if (latest->state == NULL)
+				json_object_begin(latest, NULL);
+			json_add_json(latest, reader->def->name, advance.latest);
+		}
 		i++;
 	}
 	return any && !rows_are_too_few(rt, waiting);
@@ -185,7 +191,7 @@ bool
 batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 {
 	PlannedRange *ranges = palloc0(sizeof(PlannedRange) * (list_length(rt->readers) + 1));
-	JsonBuild behind = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
+	JsonBuild behind = {NULL, NULL}, latest = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
 	int64 *replays;
 	int nreplays = replays_plan(rt, &replays);
 	bool has_data;
@@ -193,7 +199,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	int i = 0;
 
 	json_object_begin(&behind, NULL);
-	has_data = ranges_plan(rt, ranges, &behind);
+	has_data = ranges_plan(rt, ranges, &behind, &latest);
 	json_object_end(&behind);
 	if (!has_data && nreplays == 0 && !no_data_batch_due(rt))
 		return false;
@@ -215,6 +221,11 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	json_object_end(&ends);
 	json_object_begin(&conf, NULL);
 	json_add_json(&conf, "behind", json_result(&behind));
+	if (latest.state)
+	{
+		json_object_end(&latest);
+		json_add_json(&conf, "latest", json_result(&latest));
+	}
 	replay_ids_write(&conf, replays, nreplays);
 	if (rt->last_batch < 0) /* the same for all batches of an incarnation */
 		json_add_json(&conf, "settings", rt->query->settings);

@@ -75,6 +75,9 @@ progress_operators(JsonBuild *b, QueryRuntime *rt)
 		json_add_int(b, "numRowsRemoved", op->metrics.removed);
 		json_add_int(b, "numRowsDroppedByWatermark", op->metrics.dropped);
 		json_add_int(b, "memoryUsedBytes", op->metrics.bytes);
+		json_add_int(b, "commitTimeMs", to_ms(op->metrics.flush_us));
+		json_add_int(b, "numShufflePartitions", 1);
+		json_add_int(b, "numStateStoreInstances", 1);
 		if (op->metrics.custom_name)
 		{
 			json_object_begin(b, "customMetrics");
@@ -87,8 +90,9 @@ progress_operators(JsonBuild *b, QueryRuntime *rt)
 }
 
 static void
-progress_sources(JsonBuild *b, BatchRun *run, double seconds)
+progress_sources(JsonBuild *b, BatchRun *run, double seconds, double since_last)
 {
+	Jsonb *latest = jsonb_get_object(run->offsets.conf, "latest");
 	ListCell *lc;
 
 	json_array_begin(b, "sources");
@@ -101,10 +105,12 @@ progress_sources(JsonBuild *b, BatchRun *run, double seconds)
 		json_add_text(b, "description", psprintf("%s source %s", def->ops->kind, def->name));
 		json_add_json(b, "startOffset", batch->from);
 		json_add_json(b, "endOffset", batch->to ? batch->to : batch->from);
+		json_add_json(b, "latestOffset", jsonb_get_object(latest, def->name));
 		json_add_int(b, "numInputRows", batch->rows + batch->rows_bad);
 		json_add_int(b, "numBadRows", batch->rows_bad);
 		if (batch->rows_ahead > 0)
 			json_add_int(b, "numRowsAheadOfClock", batch->rows_ahead);
+		json_add_float(b, "inputRowsPerSecond", since_last > 0 ? (batch->rows + batch->rows_bad) / since_last : 0);
 		json_add_float(b, "processedRowsPerSecond", seconds > 0 ? (batch->rows + batch->rows_bad) / seconds : 0);
 		json_object_end(b);
 	}
@@ -172,7 +178,7 @@ progress_build(QueryRuntime *rt, BatchRun *run)
 	progress_durations(&b, run, total);
 	progress_event_time(&b, run);
 	progress_operators(&b, rt);
-	progress_sources(&b, run, seconds);
+	progress_sources(&b, run, seconds, since_last);
 	json_object_begin(&b, "sink");
 	json_add_text(&b, "description", rt->sink->ops->describe(rt->sink->def));
 	json_add_int(&b, "numOutputRows", run->rows_out);

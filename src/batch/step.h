@@ -25,6 +25,8 @@ extern void batch_execute(QueryRuntime *rt, BatchRun *run);
 extern void batch_run_begin(QueryRuntime *rt, BatchRun *run);
 /* State into the batch's transaction, and what the commit entry says after it; before: the entry to go on from. */
 extern void batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitEntry *after);
+/* The counters of the commit entry, from the batch's: what came in, went out, and how long it took so far. */
+extern void batch_count(BatchRun *run, const CommitEntry *before, CommitEntry *commit);
 /* A batch is done: what it was told and left behind is where the next one starts. Still before the commit, undone by runtime_forget. */
 extern void batch_advance(QueryRuntime *rt, const OffsetEntry *offsets, const CommitEntry *commit);
 /* Commits the transaction, durably where what it explains cannot be undone. */

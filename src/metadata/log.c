@@ -22,7 +22,7 @@ enum
 };
 enum
 {
-	COMMIT_QUERY, COMMIT_BATCH, COMMIT_NEXT, COMMIT_WATERMARKS, COMMIT_LATE, COMMIT_BAD, COMMIT_AT, COMMIT_COLUMNS
+	COMMIT_QUERY, COMMIT_BATCH, COMMIT_NEXT, COMMIT_WATERMARKS, COMMIT_LATE, COMMIT_BAD, COMMIT_IN, COMMIT_OUT, COMMIT_BUSY, COMMIT_AT, COMMIT_COLUMNS
 };
 
 static Datum
@@ -112,6 +112,9 @@ commit_log_last(int64 query_id, CommitEntry *entry)
 		entry->watermarks = DatumGetJsonbPCopy(v[COMMIT_WATERMARKS]);
 		entry->rows_late = DatumGetInt64(v[COMMIT_LATE]);
 		entry->rows_bad = DatumGetInt64(v[COMMIT_BAD]);
+		entry->rows_in = DatumGetInt64(v[COMMIT_IN]);
+		entry->rows_out = DatumGetInt64(v[COMMIT_OUT]);
+		entry->busy_us = DatumGetInt64(v[COMMIT_BUSY]);
 	}
 	heap_scan_end(scan);
 	return found;
@@ -147,6 +150,9 @@ commit_log_add(int64 query_id, const CommitEntry *entry)
 	v[COMMIT_WATERMARKS] = JsonbPGetDatum(entry->watermarks);
 	v[COMMIT_LATE] = Int64GetDatum(entry->rows_late);
 	v[COMMIT_BAD] = Int64GetDatum(entry->rows_bad);
+	v[COMMIT_IN] = Int64GetDatum(entry->rows_in);
+	v[COMMIT_OUT] = Int64GetDatum(entry->rows_out);
+	v[COMMIT_BUSY] = Int64GetDatum(entry->busy_us);
 	v[COMMIT_AT] = TimestampTzGetDatum(clock_now());
 	heap_insert_row("commit_entry", v, n);
 }
@@ -166,8 +172,8 @@ entries_delete(const char *table, const char *index, int64 query_id, int64 low, 
 {
 	Datum keys[] = {Int64GetDatum(query_id)};
 	HeapScan *scan = heap_scan_begin(table, index, 1, keys, newest_first);
-	Datum v[OFFSET_COLUMNS];
-	bool n[OFFSET_COLUMNS];
+	Datum v[COMMIT_COLUMNS]; /* the widest of the three */
+	bool n[COMMIT_COLUMNS];
 	HeapTuple tuple;
 
 	while ((tuple = heap_scan_next(scan, v, n)) != NULL)

@@ -24,7 +24,10 @@ typedef struct CommitEntry
 	int64 batch_id;
 	TimestampTz next_watermark;
 	Jsonb *watermarks; /* {source: {"watermark": µs, "lanes": {"0": µs}}}: each source's own, for the next batch */
-	int64 rows_late, rows_bad; /* totals since creation, this batch included */
+	/* Totals since creation, this batch included. */
+	int64 rows_late, rows_bad;
+	int64 rows_in, rows_out;
+	int64 busy_us;
 } CommitEntry;
 
 /* Deep copies in CurrentMemoryContext: entries outlive the batch that made them, they are the start of the next. */

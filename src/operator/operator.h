@@ -43,6 +43,7 @@ typedef struct OperatorMetrics
 	int64 rows_total, bytes;		 /* after it */
 	const char *custom_name;		 /* one more counter under the operator's own name, NULL: none */
 	int64 custom;
+	int64 flush_us;					 /* writing its state took */
 } OperatorMetrics;
 
 typedef struct Operator

@@ -157,6 +157,8 @@ extern bool kafka_is_nested(KafkaReader *reader);
 extern int64 *kafka_position_read(KafkaReader *reader, Position *position);
 /* evidence: per topic; NULL: none. */
 extern Position *kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence);
+/* For people and views, never read back: with the lanes of its topics. */
+extern Position *kafka_position_show(KafkaReader *reader, const int64 *offsets);
 extern KafkaEvidence *kafka_position_evidence(KafkaReader *reader, Position *position);
 /* Like position_read over option starting_offsets: -1 and -2 stay as they are, every partition must be named. */
 extern int64 *kafka_starting_offsets(KafkaReader *reader);

@@ -317,6 +317,28 @@ plan_leaves_messages(Plan *plan, int i)
 	return (plan->high ? plan->high[i] : PG_INT64_MAX) > plan->end[i];
 }
 
+/* The ends of the partitions as last heard of; nobody is asked. */
+static Position *
+plan_latest(Plan *plan)
+{
+	KafkaReader *reader = plan->reader;
+	int64 *latest = kafka_offsets_alloc(reader);
+
+	for (int i = 0; i < reader->npartitions; i++)
+	{
+		KafkaPartition *partition = reader->partitions[i];
+		int64_t low, high;
+
+		latest[i] = plan->end[i];
+		if (plan->high)
+			latest[i] = Max(latest[i], plan->high[i]);
+		else if (partition->started && !rd_kafka_get_watermark_offsets(kafka_client_handle(reader->client), partition->topic->name,
+																	   partition->id, &low, &high))
+			latest[i] = Max(latest[i], high);
+	}
+	return kafka_position_show(reader, latest);
+}
+
 static SourceAdvance
 plan_result(Plan *plan, int64 waiting)
 {
@@ -342,6 +364,7 @@ plan_result(Plan *plan, int64 waiting)
 	advance.end =
 		kafka_position_make(reader, plan->end, kafka_evidence_collect(reader, plan->from, plan->end, plan->evidence));
 	advance.more = behind > 0;
+	advance.latest = plan_latest(plan);
 	if (behind > 0)
 		advance.behind = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
 	return advance;

@@ -306,8 +306,8 @@ push_lanes(JsonbParseState **state, KafkaReader *reader)
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
-Position *
-kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence)
+static Position *
+position_build(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence, bool lanes)
 {
 	JsonbParseState *state = NULL;
 	bool nested = kafka_is_nested(reader);
@@ -331,11 +331,23 @@ kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEviden
 	}
 	if (topic >= 0)
 		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	if (reader->options->pattern)
+	if (lanes)
 		push_lanes(&state, reader);
 	if (evidence)
 		push_evidence(&state, reader, evidence);
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+Position *
+kafka_position_make(KafkaReader *reader, const int64 *offsets, const KafkaEvidence *evidence)
+{
+	return position_build(reader, offsets, evidence, reader->options->pattern != NULL);
+}
+
+Position *
+kafka_position_show(KafkaReader *reader, const int64 *offsets)
+{
+	return position_build(reader, offsets, NULL, kafka_is_nested(reader));
 }
 
 KafkaEvidence *

@@ -5,6 +5,7 @@
 #include "source/source.h"
 
 #include "executor/executor.h"
+#include "util/operation.h"
 #include "utils/memutils.h"
 
 SourceScan *
@@ -92,7 +93,11 @@ source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 		return false;
 	}
 	if (scan->observer)
+	{
 		source_observe(scan, slot);
+		if (scan->batch->rows % OPERATION_ROWS == 0)
+			source_show_progress(scan->batch->info);
+	}
 	ExecStoreVirtualTuple(slot);
 	return true;
 }

@@ -12,6 +12,7 @@
 #include "foreign/foreign.h"
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
+#include "util/operation.h"
 #include "util/options.h"
 #include "util/user_mapping.h"
 #include "utils/builtins.h"
@@ -272,6 +273,17 @@ void
 source_set_running(List *batches)
 {
 	running_batches = batches;
+}
+
+void
+source_show_progress(const BatchInfo *info)
+{
+	int64 rows = 0;
+	ListCell *lc;
+
+	foreach (lc, running_batches)
+		rows += ((SourceBatch *) lfirst(lc))->rows + ((SourceBatch *) lfirst(lc))->rows_bad;
+	operation_show(OPERATION_BATCH, info->query_id, info->batch_id, Max(rows, 1));
 }
 
 SourceBatch *

@@ -72,6 +72,7 @@ typedef struct SourceAdvance
 	int64 rows;			/* rows in the range if cheaply known, else -1 */
 	int64 rows_waiting; /* rows between from and the ceiling if cheaply known (min_rows_per_batch), else -1 */
 	bool more;			/* data remains behind end */
+	Position *latest;	/* the newest there is, as far as is known without asking; NULL: not known. Logged with the batch, for those who watch */
 	Jsonb *behind;		/* array of lane numbers that still have unread data behind end; NULL: none. Logged with the batch */
 } SourceAdvance;
 
@@ -196,6 +197,7 @@ extern void source_observe(SourceScan *scan, TupleTableSlot *slot);
 /* The batch running in this process; fdw.c looks its scans up here by relid. NULL list between batches. List of SourceBatch. */
 extern void source_set_running(List *batches);
 extern SourceBatch *source_running(Oid relid);
+extern void source_show_progress(const BatchInfo *info); /* of the running batch, in stream.operations */
 /* Reads what no scan of the plan has read, so that counts, watermarks and dead letters never depend on the plan. */
 extern void source_drain(SourceBatch *batch);
 

@@ -11,6 +11,7 @@
 #include "state/account.h"
 #include "state/keys.h"
 #include "state/prefix.h"
+#include "util/operation.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -287,9 +288,14 @@ load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_
 {
 	ChunkScan *scan = chunk_scan_begin(table, at, from_batch, to_batch);
 	PackedEntry packed;
+	int64 rows = 0;
 
 	while (chunk_scan_next(scan, &packed))
+	{
 		load_entry(store, &packed);
+		if (++rows % OPERATION_ROWS == 0)
+			operation_show(OPERATION_LOAD_STATE, store->id.query_id, to_batch, rows);
+	}
 	if (strcmp(table, STATE_CHANGE) == 0 && scan->batch_id >= 0)
 	{
 		store->changed_bytes = scan->bytes;
@@ -313,6 +319,7 @@ load_changelog(MemoryStore *store, int64 batch_id)
 		load_table(store, &at, STATE_SNAPSHOT, snapshot, snapshot);
 	load_table(store, &at, STATE_CHANGE, snapshot + 1, batch_id);
 	UnregisterSnapshot(at.snapshot);
+	operation_end();
 }
 
 static void

@@ -10,6 +10,8 @@
 
 #define FIRST_DELAY_US (100 * INT64CONST(1000))
 #define LAST_DELAY_US (60 * INT64CONST(1000000))
+#define CRASH_FLOOR_US INT64CONST(1000000)
+#define CRASH_LAST_US (300 * INT64CONST(1000000))
 
 bool
 failure_is_transient(int sqlstate)
@@ -38,6 +40,12 @@ failure_is_transient(int sqlstate)
 	}
 }
 
+static int64
+jittered(int64 delay)
+{
+	return (int64) (delay * (0.75 + 0.5 * pg_prng_double(&pg_global_prng_state)));
+}
+
 int64
 failure_delay_us(int failures)
 {
@@ -45,8 +53,20 @@ failure_delay_us(int failures)
 
 	for (int i = 1; i < failures && delay < LAST_DELAY_US; i++)
 		delay *= 2;
-	delay = Min(delay, LAST_DELAY_US);
-	return (int64) (delay * (0.75 + 0.5 * pg_prng_double(&pg_global_prng_state)));
+	return jittered(Min(delay, LAST_DELAY_US));
+}
+
+/* Whoever is killed once may be innocent. A query that takes its process down each time may take the whole server with it: let the others work in between. */
+int64
+failure_crash_delay_us(int failures)
+{
+	int64 delay = CRASH_FLOOR_US;
+
+	if (failures <= 1)
+		return failure_delay_us(failures);
+	for (int i = 2; i < failures && delay < CRASH_LAST_US; i++)
+		delay *= 2;
+	return jittered(Min(delay, CRASH_LAST_US));
 }
 
 /* The parts stand on lines of their own; a message with such a line inside is cut short in await_termination, no more. */

@@ -5,6 +5,7 @@
 #include "worker/outcome.h"
 
 #include "access/xact.h"
+#include "metadata/attempt.h"
 #include "metadata/query.h"
 #include "util/clock.h"
 #include "worker/event.h"
@@ -28,6 +29,17 @@ outcome_end(bool wanted)
 	CommitTransactionCommand();
 	status_changed();
 	return wanted;
+}
+
+bool
+outcome_attempt(int64 query_id)
+{
+	QueryRun run;
+	bool wanted = outcome_begin(query_id, &run);
+
+	if (wanted)
+		attempt_begin(query_id, run.run_id);
+	return outcome_end(wanted);
 }
 
 bool
@@ -81,6 +93,7 @@ outcome_failed(int64 query_id, const ErrorData *error, int64 delay_us, int64 las
 		run.error = failure_text(error);
 		run.retry_at = final ? 0 : clock_now() + delay_us;
 		query_run_store(query_id, &run);
+		attempt_end(query_id, "failed", run.sqlstate, run.error);
 		if (final)
 			event_notify(query_id, "termination", last_batch);
 	}
@@ -101,6 +114,7 @@ outcome_finished(int64 query_id, int64 last_batch)
 		run.sqlstate = run.error = NULL;
 		run.retry_at = 0;
 		query_run_store(query_id, &run);
+		attempt_end(query_id, "finished", NULL, NULL);
 		event_notify(query_id, "termination", last_batch);
 	}
 	return outcome_end(wanted);

@@ -9,6 +9,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
+#include "metadata/attempt.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "util/heap.h"
@@ -261,6 +262,7 @@ stop(int64 query_id, const char *status, int sqlstate, const char *error)
 			run.error = unconstify(char *, error);
 		}
 		query_run_store(query_id, &run);
+		attempt_end(query_id, status, error ? run.sqlstate : NULL, error);
 		event_notify(query_id, "termination", status_get(query_id, &slot) ? slot.last_batch_id : -1);
 	}
 	status_stop_query(query_id);

@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
+#include "metadata/attempt.h"
 #include "metadata/query.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -162,7 +163,7 @@ supervisor_look(void)
 /* ---- one query ---- */
 
 static void
-run_fail(int64 query_id, QueryRun *run, int sqlstate, const char *error, int64 delay_us)
+run_fail(int64 query_id, QueryRun *run, const char *outcome, int sqlstate, const char *error, int64 delay_us)
 {
 	run->status = delay_us < 0 ? "failed" : "restarting";
 	run->wanted = delay_us >= 0;
@@ -170,6 +171,7 @@ run_fail(int64 query_id, QueryRun *run, int sqlstate, const char *error, int64 d
 	run->error = unconstify(char *, error);
 	run->retry_at = delay_us < 0 ? 0 : clock_now() + delay_us;
 	query_run_store(query_id, run);
+	attempt_end(query_id, outcome, run->sqlstate, error);
 }
 
 /* Our worker, or the one before a crash or restart, is gone and did not say why. */
@@ -186,12 +188,12 @@ account_for_end(Supervised *s, QueryRun *run)
 	int64 delay;
 
 	run->failures++;
-	delay = failure_delay_us(run->failures);
+	delay = failure_crash_delay_us(run->failures);
 	if (never_ran)
 		delay = Max(delay, CONNECT_FAILED_US);
 	s->launched = false;
 	s->not_before = clock_monotonic_us() + delay;
-	run_fail(s->query_id, run, ERRCODE_CRASH_SHUTDOWN,
+	run_fail(s->query_id, run, "lost", ERRCODE_CRASH_SHUTDOWN,
 			 never_ran ? "the worker ended before it was up; the server log tells why"
 					   : "the worker ended without a report: terminated, killed, or the server went down",
 			 delay);
@@ -217,13 +219,13 @@ launch_prepare(Supervised *s, WorkerLaunch *launch)
 	}
 	if (run.retry_at > clock_now() && s->not_before == 0)
 	{
-		s->not_before = clock_monotonic_us() + Min(run.retry_at - clock_now(), 60 * INT64CONST(1000000));
+		s->not_before = clock_monotonic_us() + Min(run.retry_at - clock_now(), 300 * INT64CONST(1000000));
 		return false;
 	}
 	problem = worker_owner_problem(query, &sqlstate);
 	if (problem)
 	{
-		run_fail(s->query_id, &run, sqlstate, problem, -1);
+		run_fail(s->query_id, &run, "failed", sqlstate, problem, -1);
 		ereport(LOG, (errcode(sqlstate), errmsg("streaming query \"%s\" cannot run: %s", query->name, problem)));
 		return false;
 	}
@@ -255,7 +257,7 @@ tell_no_slot(Supervised *s, const char *what, const char *hint)
 	{
 		query_run_load(s->query_id, &run);
 		if (run.exists && run.wanted)
-			run_fail(s->query_id, &run, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, psprintf("%s\nHINT:  %s", what, hint), NO_SLOT_US);
+			run_fail(s->query_id, &run, "failed", ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, psprintf("%s\nHINT:  %s", what, hint), NO_SLOT_US);
 	}
 	CommitTransactionCommand();
 	ereport(LOG, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("streaming query \"%s\" has to wait: %s", s->name, what),

@@ -48,6 +48,7 @@ typedef struct Worker
 	StreamQuery *query;		   /* NULL: to be loaded and opened */
 	QueryRuntime *rt;		   /* NULL: to be opened */
 	bool first;				   /* not opened yet */
+	bool attempting;		   /* the attempt is recorded */
 	bool announced;			   /* the row says running */
 	bool locked;			   /* the session holds the query's lock; an abort lets go of it */
 	bool news;				   /* something may be there to be read */
@@ -325,6 +326,7 @@ worker_caught(Worker *w)
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(w->context);
 	w->again = true;
+	w->attempting = false;
 	w->locked = false; /* an abort lets go of session locks as well */
 	status_trigger_ends(true, 0);
 	if (recording)
@@ -409,6 +411,12 @@ worker_step(Worker *w)
 	CHECK_FOR_INTERRUPTS();
 	if (w->error)
 		return worker_record_failure(w);
+	if (!w->attempting)
+	{
+		if (!outcome_attempt(w->launch.query_id))
+			return false;
+		w->attempting = true;
+	}
 	if (w->rt == NULL || !w->locked)
 		worker_open(w);
 	if (!w->announced)

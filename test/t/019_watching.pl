@@ -1,0 +1,131 @@
+# What those who watch see: attempts with their failures, counters, who falls behind and why, long operations, events; and a log that stays quiet.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Utils;
+use StreamNode;
+use Test::More;
+
+my $node = new_node('main');
+
+sub value { return $node->safe_psql('postgres', shift) }
+
+table_source($node, 'input', 'v int');
+create_query($node, 'good', 'SELECT v FROM input');
+value(q{CREATE FUNCTION picky(v int) RETURNS int LANGUAGE plpgsql AS $f$ BEGIN IF v = 13 THEN RAISE EXCEPTION USING ERRCODE = 'ZX013', MESSAGE = 'unlucky'; END IF; RETURN v; END $f$});
+create_query($node, 'bad', 'SELECT picky(v) AS v FROM input', q{options => '{"max_retries": 2}'});
+value('INSERT INTO input_t VALUES (1)');
+ok(wait_for_sql($node, 'SELECT count(*) FROM bad_out', '1'), 'both run');
+
+# ---- a batch that cannot succeed
+value('INSERT INTO input_t VALUES (13)');
+ok(status_is($node, 'bad', 'failed'), 'one fails');
+value('INSERT INTO input_t VALUES (2)');
+value("CALL stream.process_all_available('good')");
+is(value("SELECT count(*) FROM good_out"), '3', 'the other goes on');
+is(value("SELECT status, failures FROM stream.queries WHERE name = 'good'"), 'running|0', 'and has noticed nothing');
+is(value("SELECT attempts, failures FROM stream.stat WHERE query = 'good'"), '1|0', 'in its one attempt');
+is(value("SELECT string_agg(attempt || ' ' || outcome || coalesce(' ' || batch_id, '') || coalesce(' ' || sqlstate, ''), ', ' ORDER BY attempt) FROM stream.attempts WHERE query = 'bad'"),
+	'1 failed 1 ZX013, 2 failed 1 ZX013, 3 failed 1 ZX013', 'each attempt is recorded, with batch and SQLSTATE');
+is(value("SELECT bool_and(started_at <= ended_at AND error ~ 'unlucky\nCONTEXT:  PL/pgSQL function picky') FROM stream.attempts WHERE query = 'bad'"), 't', 'with its times and the context');
+is(value("SELECT bool_and(a.range->'from' = o.offsets AND a.range->'to' = p.offsets) FROM stream.attempts a, stream.offset_log o, stream.offset_log p
+	WHERE a.query = 'bad' AND o.query_id = (SELECT id FROM stream.queries WHERE name = 'bad') AND o.batch_id = 0 AND p.query_id = o.query_id AND p.batch_id = 1"), 't', 'and the range');
+is(value("SELECT sqlstate, failed_batch_id, failed_range = (SELECT range FROM stream.attempts WHERE query = 'bad' AND attempt = 3), retry_at IS NULL FROM stream.queries WHERE name = 'bad'"),
+	'ZX013|1|t|t', 'stream.queries shows SQLSTATE, batch and range');
+is(value("SELECT bool_and(b.wait BETWEEN interval '70 ms' AND interval '2 s') AND max(b.wait) > min(b.wait) FROM
+	(SELECT started_at - lag(ended_at) OVER (ORDER BY attempt) AS wait FROM stream.attempts WHERE query = 'bad') b"), 't', 'with growing waits between them');
+my (undef, undef, $err) = $node->psql('postgres', "SELECT stream.skip_batch('bad', 0)");
+like($err, qr/batch 0 of streaming query "bad" is not waiting to be run/, 'only the batch that waits can be skipped');
+value("SELECT stream.skip_batch('bad', 1)");
+is(value("SELECT status, error IS NULL, failed_batch_id IS NULL FROM stream.queries WHERE name = 'bad'"), 'stopped|t|t', 'skipped, the query is stopped and clean');
+is(value("SELECT progress->>'skipped' FROM stream.progress WHERE query = 'bad' AND batch_id = 1"), 'true', 'which is recorded');
+value("SELECT stream.start_query('bad')");
+value("CALL stream.process_all_available('bad')");
+is(value("SELECT string_agg(v::text, ' ' ORDER BY v) FROM bad_out"), '1 2', 'the rows after it come, those of the batch do not');
+
+# ---- other ends
+value("SELECT pg_terminate_backend(pid) FROM stream.queries WHERE name = 'bad'");
+ok(wait_for_sql($node, "SELECT string_agg(outcome, ' ' ORDER BY attempt) FROM stream.attempts WHERE query = 'bad' AND attempt > 3", 'lost running'), 'a lost worker is an attempt that was lost');
+ok(status_is($node, 'bad', 'running'), 'the next one runs');
+value("SELECT stream.stop_query('bad')");
+is(value("SELECT outcome, ended_at IS NOT NULL, sqlstate IS NULL FROM stream.attempts WHERE query = 'bad' ORDER BY attempt DESC LIMIT 1"), 'stopped|t|t', 'stopped');
+is(value("SELECT batches, rows_in, rows_out, attempts, failures, busy_ms > 0 FROM stream.stat WHERE query = 'bad'"), '3|2|2|5|4|t', 'counters count each batch once, a skipped one without rows');
+create_query($node, 'finite', 'SELECT v FROM input', 'trigger => stream.available_now()');
+ok(status_is($node, 'finite', 'finished'), 'a finite query');
+is(value("SELECT outcome FROM stream.attempts WHERE query = 'finite'"), 'finished', 'finished');
+value("SELECT stream.drop_query('finite'); SELECT stream.drop_query('bad')");
+is(value("SELECT count(*) FROM stream.attempt_entry WHERE query_id NOT IN (SELECT id FROM stream.query)"), '0', 'a dropped query leaves no attempts');
+
+# ---- the log: nothing per batch, nothing when idle
+my $log = -s $node->logfile;
+for my $i (100 .. 120)
+{
+	value("INSERT INTO input_t VALUES ($i)");
+	value("CALL stream.process_all_available('good')") if $i % 5 == 0;
+}
+value('SELECT pg_sleep(1.2)');
+is(join("\n", grep { !/LOG:  statement: / } split /\n/, slurp_file($node->logfile, $log)), '', 'batches, events and idle time write nothing to the log');
+
+# ---- falling behind
+table_source($node, 'slow', 'v float8');
+create_query($node, 'tick', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow', "trigger => stream.processing_time('200 milliseconds')");
+value('INSERT INTO slow_t VALUES (0.4)');
+ok(wait_for_sql($node, "SELECT falling_behind, behind_reason ~ '^the last batch took 4\\d\\d ms, the trigger''s interval is 200 ms\$', behind_advice ~ 'stream.alter_query' FROM stream.queries WHERE name = 'tick'", 't|t|t'),
+	'a batch longer than the interval: reason and advice');
+value('INSERT INTO slow_t VALUES (0)');
+ok(wait_for_sql($node, "SELECT falling_behind, behind_reason IS NULL FROM stream.queries WHERE name = 'tick'", 'f|t'), 'until one is quicker');
+value("SELECT stream.drop_query('tick')");
+value("TRUNCATE slow_t; INSERT INTO slow_t VALUES (0.05), (0.1), (0.2), (0.4)");
+create_query($node, 'slower', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow', q{options => '{"max_rows_per_batch": 1}'});
+value("CALL stream.process_all_available('slower')");
+is(value("SELECT falling_behind, behind_reason ~ 'rows come faster than they are processed', behind_advice ~ 'max_rows_per_batch' FROM stream.queries WHERE name = 'slower'"), 't|t|t',
+	'batches that take longer and longer');
+value("SELECT stream.drop_query('slower')");
+
+# ---- long operations
+value("INSERT INTO slow_t VALUES (30)");
+create_query($node, 'long', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow');
+ok(wait_for_sql($node, "SELECT operation, batch_id, pid = (SELECT pid FROM stream.queries WHERE name = 'long'), rows_done <= 5, started_at <= now() FROM stream.operations", 'running a batch|0|t|t|t'), 'a long batch shows');
+value("SELECT stream.stop_query('long'); SELECT stream.drop_query('long')");
+is(value('SELECT count(*) FROM stream.operations'), '0', 'and is gone with it');
+create_query($node, 'groups', 'SELECT v, count(*) AS n FROM input GROUP BY v', "output_mode => 'update', start => false");
+value('INSERT INTO input_t SELECT generate_series(1000, 200000)');
+value("CALL stream.process_all_available('groups')");
+value(q{CREATE FUNCTION seen(what text) RETURNS text LANGUAGE plpgsql AS $f$
+	DECLARE o record;
+	BEGIN
+		FOR i IN 1 .. 20000 LOOP
+			PERFORM pg_stat_clear_snapshot();
+			SELECT * INTO o FROM stream.operations WHERE operation = what AND rows_done > 0;
+			IF FOUND THEN RETURN format('%s of %s', o.rows_done > 0, o.rows_total); END IF;
+		END LOOP;
+	END $f$});
+my $seen = '';
+for (1 .. 5)
+{
+	value("SELECT stream.start_query('groups')");
+	$seen = value("SELECT seen('loading state')");
+	value("SELECT stream.stop_query('groups')");
+	last if $seen;
+}
+is($seen, 't of ' . value("SELECT state_rows FROM stream.queries WHERE name = 'groups'"), 'so does the loading of state, with how much there is') or note($seen);
+
+# ---- events: idle, too
+my $listener = $node->background_psql('postgres');
+$listener->query_safe('LISTEN stream_events');
+value("INSERT INTO input_t VALUES (7)");
+value("CALL stream.process_all_available('good')");
+my $heard = '';
+ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "progress"/ && $heard =~ /"event": "idle"/ }), 'progress and idle events') or diag($heard);
+$listener->quit;
+
+# ---- progress in Spark's shape
+is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_object_keys(progress) AS k FROM stream.progress WHERE query = 'groups' AND batch_id = 0) x}),
+	'batchDuration batchId durationMs eventTime id inputRowsPerSecond name numInputRows processedRowsPerSecond runId sink sources stateOperators timestamp', 'fields of StreamingQueryProgress');
+is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_object_keys(progress->'sources'->0) AS k FROM stream.progress WHERE query = 'groups' AND batch_id = 0) x}),
+	'description endOffset inputRowsPerSecond latestOffset numBadRows numInputRows processedRowsPerSecond startOffset', 'of its sources');
+is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_object_keys(progress->'stateOperators'->0) AS k FROM stream.progress WHERE query = 'groups' AND batch_id = 0) x}),
+	'commitTimeMs memoryUsedBytes numRowsDroppedByWatermark numRowsRemoved numRowsTotal numRowsUpdated numShufflePartitions numStateStoreInstances operatorName', 'of its state operators');
+$node->stop;
+done_testing();
