@@ -66,7 +66,23 @@ options_check(StreamQuery *query)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option parallelism of query \"%s\" above 1 is not supported yet", query->name)));
 }
 
-/* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. */
+void
+query_check_compatible(StreamQuery *query, StreamPlan *plan)
+{
+	CommitEntry commit;
+	EpochEntry epoch;
+	char *difference;
+
+	if (!commit_log_last(query->id, &commit) && !epoch_log_last(query->id, &epoch))
+		return;
+	difference = plan_signature_difference(query->signature, plan->signature);
+	if (difference)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
+						errhint("Start afresh with stream.reset_query first, or make a new query.")));
+}
+
+/* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. State it may have saved comes first. */
 static StreamPlan *
 query_check(StreamQuery *query, Query *tree)
 {
@@ -75,6 +91,8 @@ query_check(StreamQuery *query, Query *tree)
 	Sink *sink;
 	ListCell *lc;
 
+	if (query->signature)
+		query_check_compatible(query, plan);
 	query_check_trigger(query, plan, def);
 	sink_check_shape(def, &plan->shape);
 	def->ops->create(def, &plan->shape);
@@ -161,22 +179,6 @@ stream_create_query(PG_FUNCTION_ARGS)
 
 /* ---- alter ---- */
 
-void
-query_check_compatible(StreamQuery *query, StreamPlan *plan)
-{
-	CommitEntry commit;
-	EpochEntry epoch;
-	char *difference;
-
-	if (!commit_log_last(query->id, &commit) && !epoch_log_last(query->id, &epoch))
-		return;
-	difference = plan_signature_difference(query->signature, plan->signature);
-	if (difference)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
-						errhint("Start afresh with stream.reset_query first, or make a new query.")));
-}
-
 /* Options are merged; a JSON null takes one away. */
 static Jsonb *
 options_merge(Jsonb *old, Jsonb *changes)
@@ -221,7 +223,6 @@ Datum
 stream_alter_query(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
-	Jsonb *saved_signature = query->signature;
 	Query *tree;
 	StreamPlan *plan;
 
@@ -247,9 +248,6 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	}
 	options_check(query);
 	plan = query_check(query, tree);
-	query->signature = saved_signature;
-	query_check_compatible(query, plan);
-	query->signature = plan->signature;
 	state_move(query, plan);
 	if (!PG_ARGISNULL(1))
 	{

@@ -34,27 +34,29 @@ PG_FUNCTION_INFO_V1(stream_batch_id);
 PG_FUNCTION_INFO_V1(stream_batch_time);
 
 /* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
-static int64
-distance_behind(int64 at, int64 size, int64 origin)
+static bool
+distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
 {
-	int64 rest;
-
-	if (pg_sub_s64_overflow(at % size, origin % size, &rest))
-		window_out_of_range();
-	if (rest < 0)
-		rest += size;
-	if (rest < 0)
-		rest += size;
-	return rest >= size ? rest - size : rest;
+	if (pg_sub_s64_overflow(at % size, origin % size, rest))
+		return false;
+	if (*rest < 0)
+		*rest += size;
+	if (*rest < 0)
+		*rest += size;
+	if (*rest >= size)
+		*rest -= size;
+	return true;
 }
 
-static void
+/* False if no window covers the instant: it is infinite, or a bound would be out of range. NULL then, as without a time: one such row must not stop a query. */
+static bool
 window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
 {
-	if (TIMESTAMP_NOT_FINITE(at) || TIMESTAMP_NOT_FINITE(origin) ||
-		pg_sub_s64_overflow(at, distance_behind(at, size, origin), start) || pg_add_s64_overflow(*start, size, end) ||
-		!IS_VALID_TIMESTAMP(*start) || !IS_VALID_TIMESTAMP(*end))
-		window_out_of_range();
+	int64 behind;
+
+	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, origin, &behind) &&
+		!pg_sub_s64_overflow(at, behind, start) && !pg_add_s64_overflow(*start, size, end) &&
+		IS_VALID_TIMESTAMP(*start) && IS_VALID_TIMESTAMP(*end);
 }
 
 static Datum
@@ -62,7 +64,8 @@ tumble(FunctionCallInfo fcinfo, Oid type, int64 origin)
 {
 	int64 start, end;
 
-	window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"), origin, &start, &end);
+	if (!window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"), origin, &start, &end))
+		PG_RETURN_NULL();
 	return window_range_make(type, start, end);
 }
 
@@ -96,8 +99,9 @@ stream_window_end(PG_FUNCTION_ARGS)
 {
 	int64 start, end;
 
-	window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
-				  PG_NARGS() > 2 ? PG_GETARG_INT64(2) : UNIX_EPOCH, &start, &end);
+	if (!window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
+					   PG_NARGS() > 2 ? PG_GETARG_INT64(2) : UNIX_EPOCH, &start, &end))
+		PG_RETURN_NULL();
 	PG_RETURN_INT64(end);
 }
 
@@ -108,7 +112,7 @@ typedef struct HopState
 	int64 size, slide;
 } HopState;
 
-static void
+static bool
 hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 {
 	int64 at = PG_GETARG_INT64(0), origin = PG_NARGS() > 3 ? PG_GETARG_INT64(3) : UNIX_EPOCH, behind, older, end;
@@ -119,13 +123,13 @@ hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
 						errdetail("Rows between two windows would be lost."),
 						errhint("Use stream.tumble, or filter the rows in a WHERE clause.")));
-	window_bounds(at, hop->slide, origin, &hop->last, &end);
+	if (!window_bounds(at, hop->slide, origin, &hop->last, &end))
+		return false;
 	behind = at - hop->last;
 	/* windows that start older slides before the last one still cover the row while older * slide + behind < size */
 	older = (hop->size - behind - 1) / hop->slide;
-	if (pg_sub_s64_overflow(hop->last, older * hop->slide, &hop->start) || !IS_VALID_TIMESTAMP(hop->start) ||
-		pg_add_s64_overflow(hop->last, hop->size, &end) || !IS_VALID_TIMESTAMP(end))
-		window_out_of_range();
+	return !pg_sub_s64_overflow(hop->last, older * hop->slide, &hop->start) && IS_VALID_TIMESTAMP(hop->start) &&
+		!pg_add_s64_overflow(hop->last, hop->size, &end) && IS_VALID_TIMESTAMP(end);
 }
 
 /* Every window that covers the row, oldest first. */
@@ -139,12 +143,11 @@ hop(FunctionCallInfo fcinfo, Oid type)
 	{
 		call = SRF_FIRSTCALL_INIT();
 		state = MemoryContextAlloc(call->multi_call_memory_ctx, sizeof(HopState));
-		hop_begin(fcinfo, state);
-		call->user_fctx = state;
+		call->user_fctx = hop_begin(fcinfo, state) ? state : NULL;
 	}
 	call = SRF_PERCALL_SETUP();
 	state = call->user_fctx;
-	if (state->start <= state->last)
+	if (state && state->start <= state->last)
 	{
 		Datum window = window_range_make(type, state->start, state->start + state->size);
 
@@ -185,10 +188,8 @@ stream_window_time(PG_FUNCTION_ARGS)
 	bool empty;
 
 	range_deserialize(typcache, range, &lower, &upper, &empty);
-	if (empty || upper.infinite || TIMESTAMP_NOT_FINITE(DatumGetInt64(upper.val)))
+	if (empty || upper.infinite || TIMESTAMP_NOT_FINITE(DatumGetInt64(upper.val)) || !IS_VALID_TIMESTAMP(DatumGetInt64(upper.val) - 1))
 		PG_RETURN_NULL();
-	if (!IS_VALID_TIMESTAMP(DatumGetInt64(upper.val) - 1))
-		window_out_of_range();
 	PG_RETURN_INT64(DatumGetInt64(upper.val) - 1);
 }
 
@@ -226,9 +227,8 @@ stream_tumble_local(PG_FUNCTION_ARGS)
 	if (length % USECS_PER_DAY != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("local windows must last whole days"),
 						errhint("Use stream.tumble for shorter ones: instants know no time zone.")));
-	if (TIMESTAMP_NOT_FINITE(at))
-		window_out_of_range();
-	window_bounds(to_local(zone, at), length, UNIX_EPOCH, &local_start, &local_end);
+	if (TIMESTAMP_NOT_FINITE(at) || !window_bounds(to_local(zone, at), length, UNIX_EPOCH, &local_start, &local_end))
+		PG_RETURN_NULL();
 	start = first_instant(zone, local_start);
 	end = first_instant(zone, local_end);
 	return window_range_make(TSTZRANGEOID, start, end);

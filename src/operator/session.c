@@ -264,28 +264,32 @@ session_for_row(SessionOperator *op, SessionList *list, int64 start, int64 end)
 	return session;
 }
 
+/* [ts, ts + gap) of a row; false if it is none: no time, no gap, a gap of zero or less, a bound out of range. */
+static bool
+row_bounds(SessionOperator *op, TupleTableSlot *slot, int64 *start, int64 *end)
+{
+	int start_column = op->spec->start - 1, gap_column = op->spec->gap - 1;
+	int64 gap;
+
+	if (slot->tts_isnull[start_column] || slot->tts_isnull[gap_column])
+		return false;
+	*start = DatumGetInt64(slot->tts_values[start_column]);
+	return window_length(DatumGetIntervalP(slot->tts_values[gap_column]), "the gap of a session", &gap) && !TIMESTAMP_NOT_FINITE(*start) &&
+		!pg_add_s64_overflow(*start, gap, end) && IS_VALID_TIMESTAMP(*end);
+}
+
 static void
 session_receive(Operator *base, int input, TupleTableSlot *slot)
 {
 	SessionOperator *op = (SessionOperator *) base;
 	AggregateOperator *aggregate = &op->aggregate;
-	int start_column = op->spec->start - 1, gap_column = op->spec->gap - 1;
-	int64 start, end = 0, gap;
+	int64 start = 0, end = 0;
 	SessionList *list;
 	Session *session;
 	Cell *cells;
 
 	slot_getallattrs(slot);
-	if (slot->tts_isnull[start_column] || slot->tts_isnull[gap_column])
-	{
-		operator_late_row(base, slot);
-		return;
-	}
-	start = DatumGetInt64(slot->tts_values[start_column]);
-	gap = window_fixed_length(DatumGetIntervalP(slot->tts_values[gap_column]), "the gap of a session");
-	if (TIMESTAMP_NOT_FINITE(start) || pg_add_s64_overflow(start, gap, &end) || !IS_VALID_TIMESTAMP(end))
-		window_out_of_range();
-	if (aggregate->closes && end <= base->batch->late_watermark)
+	if (!row_bounds(op, slot, &start, &end) || (aggregate->closes && end <= base->batch->late_watermark))
 	{
 		operator_late_row(base, slot);
 		return;
@@ -298,7 +302,7 @@ session_receive(Operator *base, int input, TupleTableSlot *slot)
 		return;
 	}
 	cells = session_cells(op, list->key, session);
-	raise_reach(op, cells, gap);
+	raise_reach(op, cells, end - start);
 	aggregate->arrival++;
 	aggregate_value_advance(aggregate, cells, NULL, slot);
 }

@@ -180,6 +180,22 @@ operator_fits(JsonbValue *saved, JsonbValue *now)
 	return true;
 }
 
+/* Columns of one name may be of two relations or types: then everything that is known of them is shown. */
+static void
+write_two(StringInfo out, const char *what, JsonbValue *saved, JsonbValue *now)
+{
+	char *saved_text = value_text(saved), *now_text = value_text(now);
+
+	if (strcmp(saved_text, now_text) == 0 && saved && now)
+	{
+		Jsonb *saved_json = JsonbValueToJsonb(saved), *now_json = JsonbValueToJsonb(now);
+
+		saved_text = JsonbToCString(NULL, &saved_json->root, VARSIZE(saved_json));
+		now_text = JsonbToCString(NULL, &now_json->root, VARSIZE(now_json));
+	}
+	appendStringInfo(out, "%s: saved %s; new %s", what, saved_text, now_text);
+}
+
 static void
 write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
 {
@@ -193,7 +209,7 @@ write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbCon
 
 		if (member_fits(saved, now, members[m]))
 			continue;
-		appendStringInfo(out, "%sstateful operator %d has other %s: saved %s; new %s", out->len > 0 ? ". " : "", i, members[m], value_text(a), value_text(b));
+		write_two(out, psprintf("%sstateful operator %d has other %s", out->len > 0 ? ". " : "", i, members[m]), a, b);
 		return;
 	}
 	appendStringInfo(out, "%sstateful operator %d differs", out->len > 0 ? ". " : "", i);

@@ -35,11 +35,13 @@ window_range_read(Datum range, int64 *start, int64 *end)
 	memcpy(end, bounds + sizeof(*start), sizeof(*end));
 }
 
-void
-window_out_of_range(void)
+bool
+window_length(const Interval *length, const char *what, int64 *us)
 {
-	ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("no window covers this timestamp"),
-					errdetail("The timestamp is infinite, or a bound of its window is out of range.")));
+	if (length->month != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a fixed length of time, not months or years", what),
+						errhint("To group by months, use date_trunc('month', …): it closes by the watermark as well.")));
+	return !pg_mul_s64_overflow(length->day, USECS_PER_DAY, us) && !pg_add_s64_overflow(*us, length->time, us) && *us > 0;
 }
 
 int64
@@ -47,10 +49,7 @@ window_fixed_length(const Interval *length, const char *what)
 {
 	int64 us;
 
-	if (length->month != 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be a fixed length of time, not months or years", what),
-						errhint("To group by months, use date_trunc('month', …): it closes by the watermark as well.")));
-	if (pg_mul_s64_overflow(length->day, USECS_PER_DAY, &us) || pg_add_s64_overflow(us, length->time, &us) || us <= 0)
+	if (!window_length(length, what, &us))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be positive", what),
 						errdetail("It is %s.", DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(length))))));
 	return us;

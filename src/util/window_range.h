@@ -12,10 +12,8 @@ extern Datum window_range_make(Oid type, int64 start, int64 end);
 /* The bounds of what window_range_make made, wherever it has been stored since. */
 extern void window_range_read(Datum range, int64 *start, int64 *end);
 
-/* An interval in microseconds, days as 24 hours. 22023 when it has months or is not positive; `what` names it. */
+/* An interval in microseconds, days as 24 hours. 22023 when it has months; false, or 22023 too, when it is not positive. `what` names it. */
+extern bool window_length(const Interval *length, const char *what, int64 *us);
 extern int64 window_fixed_length(const Interval *length, const char *what);
-
-/* 22008: no window covers this timestamp. */
-extern void window_out_of_range(void);
 
 #endif

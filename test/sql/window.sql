@@ -51,12 +51,14 @@ SELECT z, i.ts FROM instant i, unnest(ARRAY['Europe/Berlin', 'America/Havana', '
        stream.tumble_local(ts, '1 day', z) w
 WHERE ts > '1900-01-01' AND (NOT ts <@ w OR lower(stream.tumble_local(upper(w), '1 day', z)) <> upper(w));
 
--- Where time ends.
+-- Where time ends: no window, so that a row of that time is one without time.
 SELECT stream.tumble('294276-12-31 23:59:58.999999+00'::timestamptz, '1 second');
 SELECT stream.tumble('294276-12-31 23:59:59.999999+00'::timestamptz, '1 second');
 SELECT stream.tumble('infinity'::timestamptz, '1 second');
 SELECT stream.tumble('-infinity'::timestamp, '1 second');
 SELECT stream.hop('infinity'::timestamptz, '1 second', '1 second');
+SELECT stream.hop('294276-12-31 23:59:59.5+00'::timestamptz, '2 seconds', '1 second');
+SELECT stream.window_end('infinity'::timestamptz, '1 second');
 SELECT stream.tumble_local('infinity', '1 day', 'UTC');
 SELECT stream.tumble(timestamptz '2026-03-01', '1 second', 'infinity');
 
