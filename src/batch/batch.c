@@ -171,6 +171,8 @@ batch_finished(QueryRuntime *rt, BatchRun *run)
 
 		if (batch->to && batch->reader->ops->acknowledge)
 			batch->reader->ops->acknowledge(batch->reader, batch->to);
+		if (batch->to)
+			batch->reader->rows_expected = batch->rows + batch->rows_bad;
 		rt->last_rows += batch->rows + batch->rows_bad;
 	}
 	rt->last_duration_us = clock_monotonic_us() - run->durations.started;

@@ -85,13 +85,36 @@ stage_environment(QueryRuntime *rt, Stage *stage, Tuplestorestate **outputs)
 	return env;
 }
 
+/* How many rows a stage is going to read: of operators it is known, of sources expected. -1: nobody knows. */
+static double
+stage_rows(Stage *stage, Tuplestorestate **outputs)
+{
+	double rows = 0;
+	ListCell *lc;
+
+	foreach (lc, stage->reads)
+		rows += tuplestore_tuple_count(outputs[lfirst_int(lc)]);
+	foreach (lc, stage->sources)
+	{
+		SourceBatch *batch = source_running(lfirst_oid(lc));
+
+		if (batch == NULL || batch->to == NULL)
+			continue;
+		if (batch->reader->rows_expected < 0)
+			return -1;
+		rows += batch->reader->rows_expected;
+	}
+	return rows;
+}
+
 /* Runs one stage; rows that reached the sink are returned. */
 static int64
 stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outputs)
 {
 	StageReceiver receiver = {{operator_receive, receiver_startup, receiver_nothing, receiver_nothing, DestNone}, NULL, stage->input, rt->sink, 0};
 	DestReceiver *dest = (DestReceiver *) &receiver;
-	bool wrapped = stage->planned->commandType != CMD_SELECT;
+	PlannedStmt *planned = plan_stage(rt->plan, stage, stage_rows(stage, outputs));
+	bool wrapped = planned->commandType != CMD_SELECT;
 	QueryDesc *desc;
 	int64 rows;
 
@@ -105,7 +128,7 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 		receiver.pub.receiveSlot = sink_receive;
 	PushCopiedSnapshot(GetActiveSnapshot());
 	UpdateActiveSnapshotCommandId();
-	desc = CreateQueryDesc(stage->planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_info_params(&run->info),
+	desc = CreateQueryDesc(planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_info_params(&run->info),
 						   stage_environment(rt, stage, outputs), 0);
 	ExecutorStart(desc, 0);
 	ExecutorRun(desc, ForwardScanDirection, 0, true);

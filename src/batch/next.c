@@ -156,6 +156,8 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild
 			ranges[i].from = start_position(rt, reader);
 		advance = reader->ops->advance(reader, ranges[i].from, ceiling, &limit);
 		ranges[i].to = advance.end;
+		if (advance.end && advance.rows >= 0)
+			reader->rows_expected = advance.rows;
 		any = any || advance.end != NULL;
 		rt->more = rt->more || advance.more;
 		if (advance.rows_waiting < 0 || waiting < 0)

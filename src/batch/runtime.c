@@ -143,6 +143,7 @@ readers_open(QueryRuntime *rt)
 			reader = kept->ops->open(kept);
 			reader->context = context;
 			reader->query_id = rt->query->id;
+			reader->rows_expected = -1;
 			MemoryContextSwitchTo(rt->context);
 		}
 		rt->readers = lappend(rt->readers, reader);

@@ -198,7 +198,7 @@ explain_environment(StreamPlan *plan)
 }
 
 static List *
-describe_stage_plan(StreamPlan *plan, Stage *stage)
+describe_stage_plan(StreamPlan *plan, PlannedStmt *planned)
 {
 	ExplainState *es = NewExplainState();
 	QueryDesc *desc;
@@ -208,7 +208,7 @@ describe_stage_plan(StreamPlan *plan, Stage *stage)
 	es->format = EXPLAIN_FORMAT_TEXT;
 	es->costs = false;
 	es->verbose = false;
-	desc = CreateQueryDesc(stage->planned, plan->source_text ? plan->source_text : "", GetActiveSnapshot(), InvalidSnapshot,
+	desc = CreateQueryDesc(planned, plan->source_text ? plan->source_text : "", GetActiveSnapshot(), InvalidSnapshot,
 						   None_Receiver, NULL, explain_environment(plan), 0);
 	ExecutorStart(desc, EXEC_FLAG_EXPLAIN_ONLY);
 	ExplainBeginOutput(es);
@@ -217,7 +217,44 @@ describe_stage_plan(StreamPlan *plan, Stage *stage)
 	ExecutorEnd(desc);
 	FreeQueryDesc(desc);
 	for (line = strtok_r(es->str->data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-		lines = lappend(lines, psprintf("  %s", line));
+		lines = lappend(lines, pstrdup(line));
+	return lines;
+}
+
+static bool
+same_lines(List *a, List *b)
+{
+	ListCell *one, *other;
+
+	forboth (one, a, other, b)
+		if (strcmp(lfirst(one), lfirst(other)) != 0)
+			return false;
+	return list_length(a) == list_length(b);
+}
+
+/* One plan where all sizes of batches have the same. */
+static List *
+describe_stage_plans(StreamPlan *plan, Stage *stage)
+{
+	List *plans[STAGE_SIZES], *lines = NIL;
+	bool differ = false;
+
+	for (int size = 0; size < STAGE_SIZES; size++)
+	{
+		plans[size] = describe_stage_plan(plan, size_plan(plan, stage, size));
+		differ |= size > 0 && !same_lines(plans[size], plans[size - 1]);
+	}
+	for (int size = 0; size < STAGE_SIZES; size++)
+	{
+		ListCell *lc;
+
+		if (size < STAGE_SIZES - 1 && same_lines(plans[size], plans[size + 1]))
+			continue;
+		if (differ)
+			lines = lappend(lines, psprintf("  Reading %s:", size_name(size) ? size_name(size) : "more"));
+		foreach (lc, plans[size])
+			lines = lappend(lines, psprintf(differ ? "    %s" : "  %s", (char *) lfirst(lc)));
+	}
 	return lines;
 }
 
@@ -236,8 +273,8 @@ plan_explain(StreamPlan *plan)
 		lines = lappend(lines, stage->retracts	 ? psprintf("Stage %d, what leaves the target:", foreach_current_index(lc)) :
 							  stage->feeds < 0 ? psprintf("Stage %d, into the sink:", foreach_current_index(lc)) :
 												 psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
-		if (stage->planned)
-			lines = list_concat(lines, describe_stage_plan(plan, stage));
+		if (stage->statement)
+			lines = list_concat(lines, describe_stage_plans(plan, stage));
 		if (stage->feeds >= 0 && stage->input == ((OperatorSpec *) list_nth(plan->operators, stage->feeds))->ninputs - 1)
 			lines = list_concat(lines, describe_operator(list_nth(plan->operators, stage->feeds)));
 	}

@@ -191,6 +191,13 @@ extern int shape_operator_below(Query *query);			/* the operator whose rows they
 /* ---- notice.c ---- */
 extern void notice_collect(Compile *c, Level *final);
 
+/* ---- stages.c, size.c ---- */
+extern void size_note_plan(StreamPlan *plan, PlannedStmt *planned);
+extern List *size_sources(Query *query);
+extern int size_class(double rows);
+extern PlannedStmt *size_plan(StreamPlan *plan, Stage *stage, int size);
+extern char *size_name(int size);
+
 /* ---- retract.c ---- */
 extern void retract_build(Compile *c, Level *final);
 

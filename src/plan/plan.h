@@ -16,10 +16,14 @@
 #include "sink/sink.h"
 #include "source/source.h"
 
+#define STAGE_SIZES 4 /* plans of a stage, by how many rows it reads */
+
 typedef struct Stage
 {
-	Query *query;		  /* stateless piece, sources marked with STREAM_SCAN_MARK; kept, planned from a copy */
-	PlannedStmt *planned;
+	Query *query;		  /* stateless piece, sources marked with STREAM_SCAN_MARK */
+	Query *statement;	  /* what is planned, from a copy: the query, or the sink's statement around it */
+	PlannedStmt *plans[STAGE_SIZES]; /* made when first wanted */
+	List *sources;		  /* oid list: sources it scans */
 	int feeds;			  /* operator (index in StreamPlan.operators) it pushes into; -1: the sink */
 	bool retracts;		  /* its rows are those that leave the sink's target */
 	int input;			  /* which of its inputs */
@@ -51,6 +55,9 @@ extern StreamPlan *plan_compile(Query *query, const char *source_text, OutputMod
 
 /* Second half: wraps the last stage for the sink and plans all stages. Called by plan_compile when sink is given. */
 extern void plan_stages(StreamPlan *plan, Sink *sink);
+
+/* The plan for that many rows of what the stage reads, made now or kept; -1: nobody knows how many. */
+extern PlannedStmt *plan_stage(StreamPlan *plan, Stage *stage, double rows);
 
 /* What differs between two signatures, in words; NULL when state of the one fits the other. A renamed column is no difference. */
 extern char *plan_signature_difference(Jsonb *saved, Jsonb *now);

@@ -6,7 +6,6 @@
 
 #include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
-#include "tcop/tcopprot.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -36,13 +35,10 @@ note_dependencies(StreamPlan *plan, Node *tree, List **items)
 	*items = list_concat(*items, more);
 }
 
-static void
-plan_stage(StreamPlan *plan, Stage *stage, Query *query)
+/* In the plan's context. */
+void
+size_note_plan(StreamPlan *plan, PlannedStmt *planned)
 {
-	PlannedStmt *planned;
-
-	planned = pg_plan_query(copyObject(query), plan->source_text, 0, NULL);
-	stage->planned = planned;
 	plan->relations = list_concat_unique_oid(plan->relations, planned->relationOids);
 	plan->watch->items = list_concat(plan->watch->items, planned->invalItems);
 }
@@ -84,7 +80,9 @@ plan_stages(StreamPlan *plan, Sink *sink)
 			query = wrapped ? wrapped : query;
 			note_dependencies(plan, (Node *) query, &plan->watch->items);
 		}
-		plan_stage(plan, stage, query);
+		stage->statement = query;
+		stage->sources = size_sources(query);
+		(void) plan_stage(plan, stage, -1);
 	}
 	if (sink->ops->target_relation && OidIsValid(sink->ops->target_relation(sink)))
 		plan->relations = list_append_unique_oid(plan->relations, sink->ops->target_relation(sink));
@@ -188,11 +186,16 @@ plan_lock(StreamPlan *plan)
 	ListCell *lc, *entry;
 
 	foreach (lc, plan->stages)
-		foreach (entry, ((Stage *) lfirst(lc))->planned->rtable)
+		for (int size = 0; size < STAGE_SIZES; size++)
 		{
-			RangeTblEntry *rte = lfirst(entry);
+			PlannedStmt *planned = ((Stage *) lfirst(lc))->plans[size];
 
-			if (rte->rtekind == RTE_RELATION)
-				LockRelationOid(rte->relid, rte->rellockmode);
+			foreach (entry, planned ? planned->rtable : NIL)
+			{
+				RangeTblEntry *rte = lfirst(entry);
+
+				if (rte->rtekind == RTE_RELATION)
+					LockRelationOid(rte->relid, rte->rellockmode);
+			}
 		}
 }

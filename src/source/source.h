@@ -53,6 +53,7 @@ typedef struct SourceReader
 	const SourceOps *ops;
 	SourceDef *def;
 	int64 query_id;		   /* whose reader it is; 0: a read by hand */
+	int64 rows_expected;   /* in the batch to come, for the planner: as announced, else as in the last one; -1: nobody knows */
 	MemoryContext context; /* dies with the reader */
 } SourceReader;
 
