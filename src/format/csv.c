@@ -1,5 +1,5 @@
 /*
- * csv.c: one CSV record → columns: RFC 4180 with COPY's reading of NULL (an empty field without quotes).
+ * csv.c: one CSV record → columns: RFC 4180 with COPY's reading of NULL (an empty field without quotes, or what option null says).
  * Columns are filled in their order, or by the names of a header record. A wrong number of fields makes the row bad, never a shift.
  */
 #include "format/csv.h"
@@ -13,12 +13,16 @@ typedef struct CsvDecoder
 	Decoder base;
 	char delimiter;
 	bool null_on_error;
+	bool message;
+	const char *null_text;
+	size_t null_length;
 	int ncolumns;
 	Column *columns;
 	const char *header_fault; /* NULL: none */
 	int nfields; /* of a record */
 	int *column_of_field; /* index into columns, -1: nobody wants the field */
 	bool *in_header;	  /* per column */
+	const char *fault;	  /* what is wrong with the field at hand */
 	char *text;			  /* the field at hand, without quotes */
 	size_t text_size;
 } CsvDecoder;
@@ -46,6 +50,9 @@ csv_open(const DecoderConfig *config)
 	self->base.ops = &csv_decoder;
 	self->delimiter = config->delimiter ? config->delimiter : ',';
 	self->null_on_error = config->null_on_error;
+	self->message = config->message;
+	self->null_text = config->null_text ? pstrdup(config->null_text) : "";
+	self->null_length = strlen(self->null_text);
 	self->columns = palloc0(sizeof(Column) * Max(config->desc->natts, 1));
 	for (int i = 0; i < config->desc->natts; i++)
 		if (config->paths[i] != NULL && !TupleDescAttr(config->desc, i)->attisdropped)
@@ -125,7 +132,10 @@ next_field(CsvDecoder *self, const char **p, const char *end, Field *field, bool
 		*last = stop == NULL;
 		field->length = (stop ? stop : end) - at;
 		*p = stop ? stop + 1 : end;
-		return memchr(field->at, '"', field->length) == NULL;
+		self->fault = memchr(field->at, '"', field->length) ? "is quoted wrongly"
+					  : memchr(field->at, '\n', field->length) ? "holds a line end without quotes: a record is one line"
+																: NULL;
+		return self->fault == NULL;
 	}
 	if (self->text_size < (size_t) (end - at))
 	{
@@ -145,6 +155,7 @@ next_field(CsvDecoder *self, const char **p, const char *end, Field *field, bool
 		}
 	}
 	*last = at >= end;
+	self->fault = "is quoted wrongly";
 	if (!closed || (!*last && *at != self->delimiter))
 		return false;
 	*p = *last ? end : at + 1;
@@ -213,7 +224,7 @@ take_field(CsvDecoder *self, Column *column, const Field *field, Datum *values, 
 	int i = column->index;
 
 	isnull[i] = false;
-	if (!field->quoted && field->length == 0)
+	if (!field->quoted && field->length == self->null_length && memcmp(field->at, self->null_text, field->length) == 0)
 	{
 		values[i] = (Datum) 0;
 		isnull[i] = true;
@@ -237,6 +248,8 @@ csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 	bool last = false;
 	int n = 0;
 
+	if (self->message && end - p >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
+		p += 3;
 	if (bad != NULL)
 		return decode_fail(error, NULL, ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
 						   "invalid byte sequence for encoding \"UTF8\": 0x%02x at byte %zu", (unsigned char) *bad, (size_t) (bad - buf));
@@ -254,7 +267,7 @@ csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 		Field field;
 
 		if (!next_field(self, &p, end, &field, &last))
-			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "field %d is quoted wrongly", n + 1);
+			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "field %d %s", n + 1, self->fault);
 		if (n >= self->nfields)
 			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "expected %d fields, found more", self->nfields);
 		if (self->column_of_field[n] >= 0 &&

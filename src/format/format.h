@@ -34,6 +34,8 @@ typedef struct DecoderConfig
 								 * is bad or good for every query alike. NULL set means: all */
 	TimestampUnit timestamp_unit;
 	char delimiter;		/* csv: between fields; 0: a comma */
+	const char *null_text; /* csv: a field without quotes that says so is NULL; NULL: an empty one */
+	bool message;		/* csv: a message, not a line of a file: it may begin with a byte order mark */
 	bool null_on_error; /* on_bad_row 'null': unreadable fields become NULL; an unreadable document still fails */
 } DecoderConfig;
 
@@ -41,7 +43,7 @@ typedef struct Decoder Decoder;
 
 typedef struct DecoderOps
 {
-	const char *name; /* 'json', 'text', 'raw', 'csv' */
+	const char *name; /* 'json' */
 	/* Checks the config against the column types (ereport), allocates in CurrentMemoryContext. */
 	Decoder *(*open)(const DecoderConfig *config);
 	/*
@@ -49,6 +51,8 @@ typedef struct DecoderOps
 	 * are palloc'ed in CurrentMemoryContext or point into buf, which the caller keeps until the row is done. False: *error says why.
 	 */
 	bool (*decode)(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *isnull, DecodeError *error);
+	/* A message that has only a key: the same of what it says. NULL: the format cannot tell. */
+	bool (*decode_key)(Decoder *decoder, const char *key, size_t len, Datum *values, bool *isnull, DecodeError *error);
 } DecoderOps;
 
 struct Decoder
@@ -58,9 +62,10 @@ struct Decoder
 
 /* The row of the format table, or NULL. */
 extern const DecoderOps *format_lookup(const char *name);
-extern char *format_names(void); /* "csv, json, raw, text" */
+extern char *format_names(void); /* "csv, json, …" */
 
 extern const DecoderOps csv_decoder;
+extern const DecoderOps debezium_decoder;
 extern const DecoderOps json_decoder;
 extern const DecoderOps text_decoder;
 extern const DecoderOps raw_decoder;

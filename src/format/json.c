@@ -9,7 +9,7 @@
 
 #include "format/column.h"
 #include "format/format.h"
-#include "format/json_scan.h"
+#include "format/json_column.h"
 
 typedef struct JsonDecoder
 {
@@ -36,8 +36,8 @@ static const int fault_sqlstate[] = {
 	[JSON_NOT_AN_OBJECT] = ERRCODE_INVALID_TEXT_REPRESENTATION,
 };
 
-static void *
-tree_alloc(size_t size)
+void *
+json_tree_palloc(size_t size)
 {
 	return palloc(size);
 }
@@ -57,16 +57,16 @@ path_step(const char *path, char *step, size_t *len)
 }
 
 /* A path that is just the column's name is a top-level field, dots or not. Documents are UTF-8, whatever the database is. */
-static int
-add_path(JsonTree *tree, const char *column, const char *path)
+int
+json_path_add(JsonTree *tree, int parent, const char *column, const char *path)
 {
 	char *utf8 = pg_server_to_any(path, strlen(path), PG_UTF8);
 	char *step = palloc(strlen(utf8) + 1);
 	const char *rest = utf8;
-	int node = 0, depth = 0;
+	int node = parent, depth = 0;
 
 	if (strcmp(path, column) == 0)
-		return json_tree_add(tree, 0, utf8, strlen(utf8));
+		return json_tree_add(tree, parent, utf8, strlen(utf8));
 	while (rest != NULL)
 	{
 		size_t len;
@@ -86,6 +86,17 @@ add_path(JsonTree *tree, const char *column, const char *path)
 	return node;
 }
 
+char *
+json_path_first(const char *path, bool *more)
+{
+	char *step = palloc(strlen(path) + 1);
+	size_t len;
+
+	*more = path_step(path, step, &len) != NULL;
+	step[len] = '\0';
+	return step;
+}
+
 static Decoder *
 json_open(const DecoderConfig *config)
 {
@@ -95,14 +106,14 @@ json_open(const DecoderConfig *config)
 	self->null_on_error = config->null_on_error;
 	self->columns = palloc0(sizeof(Column) * Max(config->desc->natts, 1));
 	self->nodes = palloc0(sizeof(int) * Max(config->desc->natts, 1));
-	json_tree_init(&self->tree, tree_alloc);
+	json_tree_init(&self->tree, json_tree_palloc);
 	for (int i = 0; i < config->desc->natts; i++)
 	{
 		if (config->paths[i] == NULL || TupleDescAttr(config->desc, i)->attisdropped)
 			continue;
 		column_init(&self->columns[self->ncolumns], config, i);
 		self->nodes[self->ncolumns] =
-			add_path(&self->tree, NameStr(TupleDescAttr(config->desc, i)->attname), config->paths[i]);
+			json_path_add(&self->tree, 0, NameStr(TupleDescAttr(config->desc, i)->attname), config->paths[i]);
 		self->ncolumns++;
 	}
 	json_tree_finish(&self->tree, &self->scan);
@@ -111,10 +122,9 @@ json_open(const DecoderConfig *config)
 }
 
 /* Cold: says where and what, with the character for the eye. */
-static bool pg_attribute_cold
-report_fault(JsonDecoder *self, DecodeError *error)
+bool
+json_fail(JsonScan *scan, DecodeError *error)
 {
-	JsonScan *scan = &self->scan;
 	size_t position = scan->where - scan->begin;
 	unsigned char c = scan->where < scan->end ? (unsigned char) *scan->where : 0;
 
@@ -128,42 +138,13 @@ report_fault(JsonDecoder *self, DecodeError *error)
 					   position);
 }
 
-static bool
-from_escaped_string(Column *column, const JsonToken *token, Datum *value, DecodeError *error)
+bool
+json_escaped_value(Column *column, const JsonToken *token, Datum *value, DecodeError *error)
 {
 	char *text = palloc(token->len + 1);
 	size_t len = json_unescape(token, text);
 
 	return column_from_string(column, text, len, value, error);
-}
-
-/* The field's value for the column; JSON null and a missing field are NULL. */
-static inline bool
-column_value(Column *column, const JsonToken *token, Datum *value, bool *isnull, DecodeError *error)
-{
-	*isnull = false;
-	switch (token->kind)
-	{
-		case JSON_ABSENT:
-		case JSON_NULL:
-			*isnull = true;
-			return column_take_null(column, error);
-		case JSON_TRUE:
-		case JSON_FALSE:
-			return column_from_bool(column, token->kind == JSON_TRUE, value, error);
-		case JSON_NUMBER:
-			return column_from_number(column, token->start, token->len, value, error);
-		case JSON_STRING:
-			if (column->is_json) /* with its quotes */
-				return column_from_json(column, token->start - 1, token->len + 2, value, error);
-			if (token->escaped)
-				return from_escaped_string(column, token, value, error);
-			return column_from_string(column, token->start, token->len, value, error);
-		case JSON_OBJECT:
-		case JSON_ARRAY:
-			return column_from_json(column, token->start, token->len, value, error);
-	}
-	return false;
 }
 
 static bool
@@ -172,14 +153,14 @@ json_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *
 	JsonDecoder *self = (JsonDecoder *) decoder;
 
 	if (!json_scan(&self->scan, buf, len))
-		return report_fault(self, error);
+		return json_fail(&self->scan, error);
 	for (int i = 0; i < self->ncolumns; i++)
 	{
 		Column *column = &self->columns[i];
 		Datum *value = &values[column->index];
 		bool *null = &isnull[column->index];
 
-		if (!column_value(column, &self->scan.tokens[self->nodes[i]], value, null, error))
+		if (!json_column_value(column, &self->scan.tokens[self->nodes[i]], value, null, error))
 		{
 			if (!self->null_on_error || *null || !column_take_null(column, error))
 				return false;

@@ -43,6 +43,7 @@ static const OptionDef file_option_defs[] = {
 	{"path", OPTION_TEXT, offsetof(FileOptions, path), 0, 0, NULL},
 	{"header", OPTION_BOOL, offsetof(FileOptions, header), 0, 0, NULL},
 	{"delimiter", OPTION_TEXT, offsetof(FileOptions, delimiter), 0, 0, NULL},
+	{"null", OPTION_TEXT, offsetof(FileOptions, null_text), 0, 0, NULL},
 	{"max_files_per_batch", OPTION_INT64, offsetof(FileOptions, max_files_per_batch), 1, PG_INT64_MAX, NULL},
 	{"latest_first", OPTION_BOOL, offsetof(FileOptions, latest_first), 0, 0, NULL},
 	{"max_file_age", OPTION_INTERVAL, offsetof(FileOptions, max_file_age), 0, PG_INT64_MAX, NULL},

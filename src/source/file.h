@@ -10,7 +10,7 @@ typedef struct FileOptions
 {
 	char *path;				   /* directory or glob */
 	char *format;			   /* NULL: by the files' extension */
-	char *delimiter;		   /* csv */
+	char *delimiter, *null_text; /* csv */
 	bool header;			   /* csv: the first record names the columns */
 	int64 max_files_per_batch; /* 0: none */
 	bool latest_first;

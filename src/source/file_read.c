@@ -84,7 +84,7 @@ decoder_open(SourceDef *def, const char *format, Bitmapset *needed)
 	FileOptions *options = def->options;
 	const DecoderOps *ops = format_lookup(format);
 	DecoderConfig config = {.desc = def->desc, .needed = needed, .timestamp_unit = timestamp_unit(options->timestamp_unit),
-							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0};
+							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0, .null_text = options->null_text};
 
 	if (ops == NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("format \"%s\" of source %s is not supported", format, def->name),
@@ -298,7 +298,7 @@ without_line_end(const char *record, size_t length)
 static bool
 record_is_blank(RecordReader *read, const char *record, size_t length)
 {
-	if (length == 0 || strcmp(read->format, "json") != 0)
+	if (length == 0 || (strcmp(read->format, "json") != 0 && strcmp(read->format, "debezium") != 0))
 		return length == 0;
 	for (size_t i = 0; i < length; i++)
 		if (record[i] != ' ' && record[i] != '\t')

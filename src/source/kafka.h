@@ -35,6 +35,8 @@ typedef struct KafkaOptions
 	bool read_committed;
 	const char *format;
 	const char *timestamp_unit;
+	char delimiter;		   /* csv; 0: a comma */
+	const char *null_text; /* csv; NULL: an empty field */
 	List *properties; /* DefElem, for the client */
 } KafkaOptions;
 
@@ -216,10 +218,11 @@ extern struct KafkaDecode *kafka_decode_open(SourceScan *scan);
 /* False: the row is bad and has been reported. */
 extern bool kafka_decode_row(struct KafkaDecode *decode, SourceScan *scan, KafkaPartition *partition,
 							 rd_kafka_message_t *message, TupleTableSlot *slot);
-/* Checks the metadata columns' types (ereport); true when the attribute is one. */
 /* A message that was bad comes again: bytes and position are all there is of it. */
 extern bool kafka_decode_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot);
+/* Is the attribute filled from the message's metadata? */
 extern bool kafka_decode_is_metadata(SourceDef *def, AttrNumber attno);
-extern void kafka_decode_check(SourceDef *def);
+/* Do columns fit the metadata and the format? ereport */
+extern void kafka_decode_check(SourceDef *def, KafkaOptions *options);
 
 #endif

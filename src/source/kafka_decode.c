@@ -81,8 +81,42 @@ kafka_decode_is_metadata(SourceDef *def, AttrNumber attno)
 	return metadata_find(def, attno) >= 0;
 }
 
+static TimestampUnit
+timestamp_unit(const char *name)
+{
+	if (!name)
+		return TIMESTAMP_UNIT_NONE;
+	if (strcmp(name, "s") == 0)
+		return TIMESTAMP_UNIT_S;
+	return strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+}
+
+/* For the columns that are not metadata; NULL when there are none. */
+static Decoder *
+decoder_open(SourceDef *def, KafkaOptions *options, Bitmapset *needed)
+{
+	DecoderConfig *config = palloc0(sizeof(DecoderConfig));
+	bool any = false;
+
+	config->desc = def->desc;
+	config->paths = palloc0(sizeof(char *) * Max(def->desc->natts, 1));
+	config->needed = needed;
+	config->timestamp_unit = timestamp_unit(options->timestamp_unit);
+	config->delimiter = options->delimiter;
+	config->null_text = options->null_text;
+	config->message = true;
+	config->null_on_error = def->on_bad_row == BAD_ROW_NULL;
+	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
+		if (metadata_find(def, attno) < 0 && !TupleDescAttr(def->desc, attno - 1)->attisdropped)
+		{
+			config->paths[attno - 1] = def->paths[attno - 1];
+			any = true;
+		}
+	return any ? format_lookup(options->format)->open(config) : NULL;
+}
+
 void
-kafka_decode_check(SourceDef *def)
+kafka_decode_check(SourceDef *def, KafkaOptions *options)
 {
 	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
 	{
@@ -97,16 +131,7 @@ kafka_decode_check(SourceDef *def)
 					errdetail("The metadata column of that name is of type %s.", metadata_columns[found].type_name),
 					errhint("Declare it so; or give the column a path if it comes from the message's value."));
 	}
-}
-
-static TimestampUnit
-timestamp_unit(const char *name)
-{
-	if (!name)
-		return TIMESTAMP_UNIT_NONE;
-	if (strcmp(name, "s") == 0)
-		return TIMESTAMP_UNIT_S;
-	return strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+	(void) decoder_open(def, options, NULL);
 }
 
 KafkaDecode *
@@ -114,16 +139,10 @@ kafka_decode_open(SourceScan *scan)
 {
 	SourceDef *def = scan->reader->def;
 	KafkaOptions *options = def->options;
-	const DecoderOps *format = format_lookup(options->format);
 	KafkaDecode *decode = palloc0(sizeof(KafkaDecode));
-	DecoderConfig *config = palloc0(sizeof(DecoderConfig));
 	int natts = def->desc->natts;
 
-	config->desc = def->desc;
-	config->paths = palloc0(sizeof(char *) * Max(natts, 1));
-	config->needed = scan->needed;
-	config->timestamp_unit = timestamp_unit(options->timestamp_unit);
-	config->null_on_error = def->on_bad_row == BAD_ROW_NULL;
+	decode->decoder = decoder_open(def, options, scan->needed);
 	decode->policy = def->on_bad_row;
 	decode->values = palloc(sizeof(AttrNumber) * Max(natts, 1));
 	decode->dropped = palloc(sizeof(AttrNumber) * Max(natts, 1));
@@ -131,7 +150,7 @@ kafka_decode_open(SourceScan *scan)
 	 * Where no value and an empty one look alike, a row of NULLs would be a lie; with the key at hand it is news of
 	 * that key.
 	 */
-	decode->tombstones = strcmp(options->format, "json") != 0 && strcmp(options->format, "csv") != 0;
+	decode->tombstones = strcmp(options->format, "text") == 0 || strcmp(options->format, "raw") == 0;
 	for (AttrNumber attno = 1; attno <= natts; attno++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(def->desc, attno - 1);
@@ -154,14 +173,11 @@ kafka_decode_open(SourceScan *scan)
 			decode->dropped[decode->ndropped++] = attno;
 		else
 		{
-			config->paths[attno - 1] = def->paths[attno - 1];
 			decode->values[decode->nvalues++] = attno;
 			if (attribute->attnotnull)
 				decode->not_null_value = NameStr(attribute->attname);
 		}
 	}
-	if (decode->nvalues > 0)
-		decode->decoder = format->open(config);
 	return decode;
 }
 
@@ -307,6 +323,15 @@ kafka_decode_row(KafkaDecode *decode, SourceScan *scan, KafkaPartition *partitio
 			return bad_row(
 				scan, partition, message, ERRCODE_NOT_NULL_VIOLATION,
 				psprintf("the message has no value for column \"%s\", which is declared NOT NULL", column->name));
+	}
+	if (!message->payload && decode->decoder && decode->decoder->ops->decode_key)
+	{
+		if (!message->key)
+			return bad_row(scan, partition, message, ERRCODE_INVALID_TEXT_REPRESENTATION,
+						   "the message has neither key nor value: it says of nothing that it is gone");
+		return decode->decoder->ops->decode_key(decode->decoder, message->key, message->key_len, slot->tts_values,
+												slot->tts_isnull, &error) ||
+			   bad_row(scan, partition, message, error.sqlstate, error.message);
 	}
 	if (!message->payload)
 	{

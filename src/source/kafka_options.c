@@ -19,7 +19,7 @@
 
 typedef struct TableOptions
 {
-	char *topic, *topics, *topic_pattern, *starting_offsets, *starting_timestamp, *isolation_level, *registry;
+	char *topic, *topics, *topic_pattern, *starting_offsets, *starting_timestamp, *isolation_level, *registry, *delimiter, *null_text;
 	bool fail_on_data_loss;
 } TableOptions;
 
@@ -31,6 +31,8 @@ static const OptionDef table_options[] = {
 	{"starting_timestamp", OPTION_TEXT, offsetof(TableOptions, starting_timestamp), 0, 0, NULL},
 	{"fail_on_data_loss", OPTION_BOOL, offsetof(TableOptions, fail_on_data_loss), 0, 0, NULL},
 	{"isolation_level", OPTION_ENUM, offsetof(TableOptions, isolation_level), 0, 0, "read_committed|read_uncommitted"},
+	{"delimiter", OPTION_TEXT, offsetof(TableOptions, delimiter), 0, 0, NULL},
+	{"null", OPTION_TEXT, offsetof(TableOptions, null_text), 0, 0, NULL},
 	{"schema.registry.url", OPTION_TEXT, offsetof(TableOptions, registry), 0, 0, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
 
@@ -136,6 +138,9 @@ check_table_option(const char *name, const char *value)
 		(void) parse_timestamp_ms(value);
 	if (strcmp(name, "topics") == 0 && parse_topics(value) == NIL)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"topics\" names no topic"));
+	if (strcmp(name, "delimiter") == 0 && (strlen(value) != 1 || strchr("\"\r\n", *value)))
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("option \"delimiter\" must be one byte, neither a quote nor a line end"));
 	if (strcmp(name, "topic") == 0 && *value == '\0')
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option \"topic\" names no topic"));
 }
@@ -218,6 +223,10 @@ check_format(SourceDef *def, KafkaOptions *options)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("source %s has unknown format \"%s\"", def->name, options->format),
 				errhint("Formats are: %s.", format_names()));
+	if ((options->delimiter || options->null_text) && strcmp(options->format, "csv") != 0)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("option \"%s\" of source %s is for format \"csv\"", options->delimiter ? "delimiter" : "null", def->name),
+				errdetail("Its format is \"%s\".", options->format));
 	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
 		any = any || !TupleDescAttr(def->desc, attno - 1)->attisdropped;
 	if (!any)
@@ -267,12 +276,14 @@ kafka_parse(SourceDef *def)
 	}
 	options->starting_offsets = parse_starting_offsets(table.starting_offsets, &options->starting_at);
 	options->starting_timestamp_ms = table.starting_timestamp ? parse_timestamp_ms(table.starting_timestamp) : -1;
+	options->delimiter = table.delimiter ? table.delimiter[0] : '\0';
+	options->null_text = table.null_text;
 	options->fail_on_data_loss = table.fail_on_data_loss;
 	options->read_committed = strcmp(table.isolation_level, "read_committed") == 0;
 	options->properties =
 		list_concat(list_concat(list_copy(def->server_options), def->user_options), def->table_options);
 	check_connection(def, GetForeignServer(GetForeignTable(def->relid)->serverid));
 	check_format(def, options);
-	kafka_decode_check(def);
+	kafka_decode_check(def, options);
 	def->options = options;
 }

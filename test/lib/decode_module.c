@@ -20,11 +20,29 @@
 
 PG_MODULE_MAGIC;
 
+/* What decode_set has set, for decoders opened later; NULL: the default. */
+static char *set_delimiter, *set_null;
+
+/* decode_set(name text, value text) RETURNS void */
+PG_FUNCTION_INFO_V1(decode_set);
+extern Datum decode_set(PG_FUNCTION_ARGS);
+Datum
+decode_set(PG_FUNCTION_ARGS)
+{
+	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char **setting = strcmp(name, "delimiter") == 0 ? &set_delimiter : strcmp(name, "null") == 0 ? &set_null : NULL;
+
+	if (setting == NULL)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no setting \"%s\"", name));
+	*setting = PG_ARGISNULL(1) ? NULL : MemoryContextStrdup(TopMemoryContext, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	PG_RETURN_VOID();
+}
+
 /* rel: whose columns; paths: per column, empty = its name; unit: timestamp_unit or ''; lenient: null_on_error; only: needed columns */
 static Decoder *
 open_decoder(TupleDesc desc, const char *format, ArrayType *paths, const char *unit, bool lenient, ArrayType *only)
 {
-	DecoderConfig config = {.desc = desc, .null_on_error = lenient};
+	DecoderConfig config = {.desc = desc, .null_on_error = lenient, .message = true, .delimiter = set_delimiter ? *set_delimiter : 0, .null_text = set_null};
 	const DecoderOps *ops = format_lookup(format);
 	Datum *items;
 	int count;
@@ -52,11 +70,9 @@ open_decoder(TupleDesc desc, const char *format, ArrayType *paths, const char *u
 	return ops->open(&config);
 }
 
-/* decode(rel regclass, format text, doc bytea, paths text[], unit text, lenient bool, only int[]) RETURNS text */
-PG_FUNCTION_INFO_V1(decode_text);
-extern Datum decode_text(PG_FUNCTION_ARGS);
-Datum
-decode_text(PG_FUNCTION_ARGS)
+/* (rel regclass, format text, doc bytea, paths text[], unit text, lenient bool, only int[]) → text */
+static Datum
+decode_one(FunctionCallInfo fcinfo, bool as_key)
 {
 	Relation rel = table_open(PG_GETARG_OID(0), AccessShareLock);
 	TupleDesc desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
@@ -75,7 +91,7 @@ decode_text(PG_FUNCTION_ARGS)
 	memcpy(exact, VARDATA_ANY(doc), len);
 	PG_TRY();
 	{
-		good = decoder->ops->decode(decoder, exact, len, values, isnull, &error);
+		good = (as_key ? decoder->ops->decode_key : decoder->ops->decode)(decoder, exact, len, values, isnull, &error);
 	}
 	PG_FINALLY();
 	{
@@ -89,6 +105,23 @@ decode_text(PG_FUNCTION_ARGS)
 		PG_RETURN_TEXT_P(cstring_to_text(OidOutputFunctionCall(F_RECORD_OUT, HeapTupleGetDatum(tuple))));
 	}
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s %s", unpack_sql_state(error.sqlstate), error.message)));
+}
+
+/* The document is a message's value; or there is none, and it is the key. */
+PG_FUNCTION_INFO_V1(decode_text);
+extern Datum decode_text(PG_FUNCTION_ARGS);
+Datum
+decode_text(PG_FUNCTION_ARGS)
+{
+	return decode_one(fcinfo, false);
+}
+
+PG_FUNCTION_INFO_V1(decode_key);
+extern Datum decode_key(PG_FUNCTION_ARGS);
+Datum
+decode_key(PG_FUNCTION_ARGS)
+{
+	return decode_one(fcinfo, true);
 }
 
 /* decode_ns(rel regclass, format text, docs bytea[], rounds int) RETURNS float8: processor time per document, nanoseconds */

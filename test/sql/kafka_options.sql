@@ -48,6 +48,21 @@ SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "topicc": "t"}') ~ '^(
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "fetch.wait.max.ms": "100", "queued.min.messages": 1000}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "fetch.wait.max.ms": "soon"}');
 
+-- Formats: what only some take, and columns that do not fit them
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "csv", "delimiter": ";", "null": "-"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "csv", "delimiter": ";;"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "csv", "delimiter": "\""}');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "delimiter": ";"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "text", "null": "-"}', 'line text');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "csv", "header": "true"}') ~ '^22023: .*header' AS messages_have_no_header;
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "text"}');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "text"}', 'a text, b text');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "raw"}', 'a text');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "raw"}', 'kafka_key text, a bytea');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "debezium"}', 'id int, op "char"');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "debezium"}', 'id int, op text, unchanged text[]');
+SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "format": "protobuf"}');
+
 -- Metadata columns have fixed types, unless the name is the path of a value
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t"}', 'kafka_topic text, kafka_partition int, kafka_offset bigint, kafka_timestamp timestamptz, kafka_key bytea, kafka_headers jsonb');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t"}', 'id int, kafka_key text');
