@@ -11,6 +11,7 @@
 #include "metadata/query.h"
 #include "miscadmin.h"
 #include "operator/transform.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"

@@ -18,6 +18,7 @@
 #include "parser/parser.h"
 #include "source/source.h"
 #include "tcop/utility.h"
+#include "util/compat.h"
 #include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "operator/transform.h"
+#include "util/compat.h"
 #include "util/window_range.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

@@ -10,6 +10,7 @@
 #include "metadata/replay.h"
 #include "miscadmin.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "util/failpoint.h"
 #include "util/operation.h"
 #include "utils/queryenvironment.h"
@@ -131,7 +132,7 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 	desc = CreateQueryDesc(planned, rt->query->text, GetActiveSnapshot(), InvalidSnapshot, dest, batch_info_params(&run->info),
 						   stage_environment(rt, stage, outputs), 0);
 	ExecutorStart(desc, 0);
-	ExecutorRun(desc, ForwardScanDirection, 0, true);
+	compat_run(desc);
 	rows = wrapped ? (int64) desc->estate->es_processed : receiver.rows;
 	ExecutorFinish(desc);
 	ExecutorEnd(desc);

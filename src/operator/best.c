@@ -8,6 +8,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "state/codec.h"
+#include "util/compat.h"
 #include "utils/memutils.h"
 #include "utils/sortsupport.h"
 #include "utils/timestamp.h"

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "optimizer/optimizer.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "pgstat.h"
+#include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

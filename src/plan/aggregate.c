@@ -14,6 +14,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 

@@ -14,6 +14,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "util/compat.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
@@ -131,7 +132,7 @@ read_comparison(Node *condition, Index rtindex, List *subquery_columns, int *str
 	}
 	meanings = get_op_btree_interpretation(operator);
 	foreach (lc, meanings)
-		*strategy = ((OpBtreeInterpretation *) lfirst(lc))->strategy;
+		*strategy = compat_strategy((OpBtreeInterpretation *) lfirst(lc));
 	return meanings != NIL;
 }
 

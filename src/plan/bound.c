@@ -5,6 +5,8 @@
  */
 #include "plan/internal.h"
 
+#include <math.h>
+
 #include "access/stratnum.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -37,7 +39,7 @@ interval_range(Node *expr, bool tz, bool negative, int64 *least, int64 *most)
 	if (!IsA(folded, Const) || ((Const *) folded)->constisnull)
 		return false;
 	interval = DatumGetIntervalP(((Const *) folded)->constvalue);
-	if (Abs((double) interval->time) + Abs((double) interval->day) * USECS_PER_DAY + Abs((double) interval->month) * 31 * USECS_PER_DAY > LONGEST_SHIFT)
+	if (fabs((double) interval->time) + fabs((double) interval->day) * USECS_PER_DAY + fabs((double) interval->month) * 31 * USECS_PER_DAY > LONGEST_SHIFT)
 		return false;
 	fixed = interval->time + interval->day * USECS_PER_DAY;
 	low = fixed + interval->month * (interval->month > 0 ? 28 : 31) * USECS_PER_DAY;

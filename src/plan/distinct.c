@@ -11,6 +11,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
+#include "util/compat.h"
 
 typedef struct Distinct
 {

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "sink/sink.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"

@@ -119,6 +119,8 @@ extern List *tree_conjuncts(Node *quals); /* what stands under AND, however nest
 extern bool tree_streams_below(Query *query, Node *jointree_node);
 extern void tree_drop_unused_ctes(Query *query);
 extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
+extern void tree_drop_nulling(Query *query); /* PostgreSQL 16: varnullingrels; 18: the GROUP BY entry */
+extern void tree_add_nulling(Query *query);
 
 /* ---- check.c ---- */
 extern void check_query(Compile *c, Query *query);			/* before cutting */

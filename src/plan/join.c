@@ -13,6 +13,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/prep.h"
 #include "optimizer/tlist.h"
+#include "util/compat.h"
 
 /* ---- the level above ---- */
 

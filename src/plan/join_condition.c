@@ -11,6 +11,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "util/compat.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 

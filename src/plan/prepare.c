@@ -344,6 +344,7 @@ prepare_query(Compile *c, Query *query)
 		ereport(ERROR, (errcode(REFUSE), errmsg("a streaming query must be one SELECT"),
 						errdetail("A rule turns it into something else.")));
 	query = linitial_node(Query, rewritten);
+	tree_drop_nulling(query);
 	mark_sources_walker((Node *) query, c);
 	if (c->plan->sources == NIL)
 		ereport(ERROR, (errcode(REFUSE), errmsg("the query reads no stream"),

@@ -8,6 +8,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteManip.h"
+#include "util/compat.h"
 
 /* LIMIT n with n > 0 changes nothing about whether there is a row. */
 static bool
@@ -57,7 +58,7 @@ pull_up(Query *query, SubLink *sublink)
 	quals = make_ands_implicit((Expr *) subquery->jointree->quals);
 	if (sublink->subLinkType == ANY_SUBLINK)
 		quals = lappend(quals, subquery_columns_mutator(sublink->testexpr, subquery->targetList));
-	query->rtable = list_concat(query->rtable, subquery->rtable);
+	compat_add_range_table(query, subquery);
 	query->hasSubLinks |= subquery->hasSubLinks;
 	join->jointype = JOIN_SEMI;
 	join->larg = single_item(query->jointree->fromlist);

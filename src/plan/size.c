@@ -70,6 +70,7 @@ make_plan(StreamPlan *plan, Stage *stage, int size)
 	PlannedStmt *planned;
 
 	(void) set_rows_walker((Node *) statement, &rows);
+	tree_add_nulling(statement);
 	planned = pg_plan_query(statement, plan->source_text, 0, NULL);
 	MemoryContextSwitchTo(plan->context);
 	planned = copyObject(planned);

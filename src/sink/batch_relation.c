@@ -17,6 +17,7 @@
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "storage/proc.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -43,13 +44,13 @@ batch_relation_set_rows(Tuplestorestate *rows, TupleDesc desc)
 {
 	current_rows = rows;
 	current_desc = desc;
-	current_lxid = MyProc->lxid;
+	current_lxid = MY_LOCAL_XID;
 }
 
 static bool
 rows_are_there(void)
 {
-	return current_rows != NULL && current_lxid == MyProc->lxid;
+	return current_rows != NULL && current_lxid == MY_LOCAL_XID;
 }
 
 /* ---- the relation ---- */
@@ -142,7 +143,7 @@ batch_paths(PlannerInfo *root, RelOptInfo *rel, Oid relid)
 {
 	Cost cost = rel->tuples * (cpu_tuple_cost + rel->baserestrictcost.per_tuple);
 
-	add_path(rel, (Path *) create_foreignscan_path(root, rel, NULL, rel->rows, rel->baserestrictcost.startup, cost, NIL, rel->lateral_relids, NULL, NIL));
+	add_path(rel, (Path *) compat_foreign_path(root, rel, cost));
 }
 
 static ForeignScan *

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "sink/batch_relation.h"
 #include "sink/user_function.h"
+#include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "sink/kafka_producer.h"
+#include "util/compat.h"
 #include "util/options.h"
 #include "util/user_mapping.h"
 #include "utils/acl.h"

@@ -14,6 +14,7 @@
 #include "nodes/makefuncs.h"
 #include "storage/ipc.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "util/failpoint.h"
 #include "utils/memutils.h"
 

@@ -14,6 +14,7 @@
 #include "sink/divert.h"
 #include "sink/retraction.h"
 #include "tcop/tcopprot.h"
+#include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -178,7 +179,7 @@ statement_analyse(Target *target, SinkDef *def, SinkShape *shape)
 	queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, pg_parse_query(context.sql)), context.sql, params, STREAM_PARAM_COUNT, env);
 	query = linitial_node(Query, queries);
 	/* INSERT, and UPDATE and DELETE where rows are replaced and leave; the executor checks again in every batch. */
-	ExecCheckRTPerms(query->rtable, true);
+	compat_check_permissions(query);
 	error_context_stack = callback.previous;
 	return query;
 }

@@ -7,6 +7,7 @@
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/regproc.h"

@@ -19,6 +19,7 @@
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "util/compat.h"
 #include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -53,8 +54,7 @@ fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid relid)
 {
 	Cost cost = rel->tuples * (ROW_COST + rel->baserestrictcost.per_tuple);
 
-	add_path(rel, (Path *) create_foreignscan_path(root, rel, NULL, rel->rows, rel->baserestrictcost.startup, cost, NIL,
-												   rel->lateral_relids, NULL, NIL));
+	add_path(rel, (Path *) compat_foreign_path(root, rel, cost));
 }
 
 /* Attribute numbers the plan uses; 0 among them stands for "and no others", so that the set is never empty. */

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "metadata/incarnation.h"
 #include "nodes/value.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "util/options.h"
 #include "util/wakeup.h"

@@ -12,6 +12,7 @@
 #include "parser/analyze.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -198,7 +199,7 @@ plan_make(TableReader *reader, TablePlan *plan)
 
 	plan->sql = plan_sql(reader, plan);
 	query = parse_analyze_fixedparams(linitial_node(RawStmt, pg_parse_query(plan->sql)), plan->sql, step_param_types, PARAM_COUNT, NULL);
-	linitial_node(RangeTblEntry, query->rtable)->checkAsUser = reader->base.def->owner;
+	compat_check_as(query, linitial_node(RangeTblEntry, query->rtable), reader->base.def->owner);
 	plan_check_types(reader, plan, query->targetList);
 	rewritten = pg_rewrite_query(query);
 	plan->planned = plan_in_order(linitial_node(Query, rewritten), plan->sql, plan->kind != STEP_ALL);

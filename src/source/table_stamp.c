@@ -24,6 +24,7 @@
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
+#include "util/compat.h"
 #include "util/wakeup.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"

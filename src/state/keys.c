@@ -9,6 +9,7 @@
 #include "access/nbtree.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"

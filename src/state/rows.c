@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "state/changelog.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -506,7 +507,7 @@ rows_update(StateRows *rows, StateRow *row, bool same_expiry)
 	Inside caller = inside_enter(rows);
 	HeapTuple tuple = row_form(rows, row);
 
-	simple_heap_update(rows->table, &row->tid, tuple);
+	compat_heap_update(rows->table, &row->tid, tuple);
 	row->tid = tuple->t_self;
 	if (!HeapTupleIsHeapOnly(tuple))
 		row_index(rows, row, true, same_expiry);

@@ -55,6 +55,7 @@ static inline bool member_matches(TableStore *store, TableEntry *member, TableEn
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
+#include "util/compat.h"
 
 struct TableStore
 {
@@ -263,7 +264,7 @@ table_open(TableStore *store)
 	MemoryContext caller = MemoryContextSwitchTo(store->context);
 
 	store->table = rows_open(store->id.query_id, store->number, SnapshotSelf);
-	store->table_lxid = MyProc->lxid;
+	store->table_lxid = MY_LOCAL_XID;
 	MemoryContextSwitchTo(caller);
 }
 
@@ -321,7 +322,7 @@ table_ready(StateStore *base)
 
 	if (unlikely(store->stale))
 		refresh(store);
-	if (!store->resident && unlikely(store->table == NULL || store->table_lxid != MyProc->lxid))
+	if (!store->resident && unlikely(store->table == NULL || store->table_lxid != MY_LOCAL_XID))
 		table_open(store);
 	return store;
 }
@@ -487,7 +488,7 @@ write_dirty(TableStore *store)
 
 	if (store->ndirty == 0)
 		return;
-	if (store->table == NULL || store->table_lxid != MyProc->lxid)
+	if (store->table == NULL || store->table_lxid != MY_LOCAL_XID)
 		table_open(store);
 	number_ready(store);
 	if (store->next_chunk < 0)
@@ -968,7 +969,7 @@ table_close_store(StateStore *base)
 {
 	TableStore *store = (TableStore *) base;
 
-	if (store->table && store->table_lxid == MyProc->lxid && IsTransactionState())
+	if (store->table && store->table_lxid == MY_LOCAL_XID && IsTransactionState())
 		table_close(store);
 	MemoryContextDelete(store->context);
 }

@@ -13,6 +13,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "util/compat.h"
 #include "utils/memutils.h"
 
 #define MAX_WAITERS 512
@@ -83,7 +84,7 @@ wakeup_find(Oid relid)
 	{
 		Waiter *waiter = &table->waiters[i];
 
-		if (waiter->database == MyDatabaseId && waiter->relid == relid && waiter->procno == MyProc->pgprocno)
+		if (waiter->database == MyDatabaseId && waiter->relid == relid && waiter->procno == MY_PROC_NUMBER)
 			return waiter;
 	}
 	return NULL;
@@ -109,7 +110,7 @@ wakeup_subscribe(Oid relid)
 		waiter = &table->waiters[i];
 		waiter->database = MyDatabaseId;
 		waiter->relid = relid;
-		waiter->procno = MyProc->pgprocno;
+		waiter->procno = MY_PROC_NUMBER;
 		waiter->pending = false;
 		table->used = Max(table->used, i + 1);
 	}
@@ -127,7 +128,7 @@ wakeup_release(Oid relid)
 	{
 		Waiter *waiter = &table->waiters[i];
 
-		if (OidIsValid(waiter->database) && waiter->procno == MyProc->pgprocno && (!OidIsValid(relid) || waiter->relid == relid))
+		if (OidIsValid(waiter->database) && waiter->procno == MY_PROC_NUMBER && (!OidIsValid(relid) || waiter->relid == relid))
 			waiter->database = InvalidOid;
 	}
 	while (table->used > 0 && !OidIsValid(table->waiters[table->used - 1].database))
@@ -163,7 +164,7 @@ wakeup_take(void)
 	{
 		Waiter *waiter = &table->waiters[i];
 
-		if (OidIsValid(waiter->database) && waiter->procno == MyProc->pgprocno && waiter->pending)
+		if (OidIsValid(waiter->database) && waiter->procno == MY_PROC_NUMBER && waiter->pending)
 		{
 			waiter->pending = false;
 			any = true;

@@ -5,6 +5,7 @@
 #include "util/window_range.h"
 
 #include "common/int.h"
+#include "util/compat.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"

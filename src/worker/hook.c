@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "nodes/value.h"
 #include "tcop/utility.h"
+#include "util/compat.h"
 #include "util/wakeup.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"

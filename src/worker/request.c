@@ -12,6 +12,7 @@
 #include "metadata/attempt.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"

@@ -8,6 +8,7 @@
 #include "nodes/pg_list.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
+#include "util/compat.h"
 
 static DatabaseStatus *supervised = NULL; /* the entry of this supervisor */
 
@@ -111,7 +112,7 @@ status_launcher_attach(void)
 	SharedStatus *shared = status_shared();
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	shared->launcher_procno = MyProc->pgprocno;
+	shared->launcher_procno = MY_PROC_NUMBER;
 	LWLockRelease(&shared->lock);
 	before_shmem_exit(launcher_detach, (Datum) 0);
 }
@@ -199,7 +200,7 @@ status_supervisor_attach(Oid database)
 	{
 		supervised = entry;
 		supervised->pid = MyProcPid;
-		supervised->procno = MyProc->pgprocno;
+		supervised->procno = MY_PROC_NUMBER;
 		supervised->wanted = true;
 		supervised->stop_requested = false;
 	}

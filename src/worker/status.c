@@ -15,6 +15,7 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "utils/memutils.h"
 
 #define ORPHAN_AFTER_US (30 * INT64CONST(1000000))
@@ -364,7 +365,7 @@ status_worker_attach(int slot, uint64 launch)
 	{
 		mine = claimed;
 		mine->pid = MyProcPid;
-		mine->procno = MyProc->pgprocno;
+		mine->procno = MY_PROC_NUMBER;
 		welcome = !mine->stop_requested;
 	}
 	LWLockRelease(&shared->lock);

@@ -4,6 +4,7 @@
 
 #include "postgres.h"
 #include "postmaster/bgworker.h"
+#include "util/compat.h"
 
 /* What a launched worker needs to know; travels in bgw_extra. */
 typedef struct WorkerLaunch

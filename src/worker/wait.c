@@ -8,6 +8,7 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "util/wakeup.h"
 #include "worker/status.h"
 
@@ -49,7 +50,7 @@ timeout_ms(int64 timeout_us)
 static bool
 sleep_on_sockets(QueryRuntime *rt, int64 timeout_us)
 {
-	WaitEventSet *set = CreateWaitEventSet(CurrentMemoryContext, 2 + list_length(rt->readers));
+	WaitEventSet *set = compat_wait_set(2 + list_length(rt->readers));
 	WaitEvent event;
 	bool readable;
 	ListCell *cell;

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 #include "metadata/query.h"
+#include "util/compat.h"
 
 /* Serializes changes of one query's row in stream.query_run until the end of the transaction. Take it before query_run_load. */
 extern void worker_lock_run(int64 query_id);
