@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "catalog/pg_authid.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "util/operation.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"

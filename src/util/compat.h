@@ -40,6 +40,7 @@
 
 #define flatten_join_alias_vars(query, node) flatten_join_alias_vars(NULL, query, node)
 #define get_relids_in_jointree(node, joins) get_relids_in_jointree(node, joins, joins)
+#define pgstat_fetch_stat_local_beentry(index) pgstat_get_local_beentry_by_index(index)
 #define stringToQualifiedNameList(text) stringToQualifiedNameList(text, NULL)
 
 /* Permissions to check stood in the entries of the range table; now they are a list of their own beside it. */
