@@ -66,6 +66,7 @@ typedef struct Compile
 	OutputMode mode;
 	const QueryOptions *options;
 	List *outputs; /* OperatorOutput, as plan->operators */
+	const char *hidden_keys; /* update mode: GROUP BY keys that the output does not tell; NULL: none */
 } Compile;
 
 /* Where a column of a FROM item comes from. */

@@ -4,10 +4,14 @@
  */
 #include "plan/internal.h"
 
+#include "access/htup_details.h"
 #include "executor/executor.h"
+#include "lib/stringinfo.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+
+#define KEY_NUMBER(op, column) ((op) * MaxTupleAttributeNumber + (column))
 
 /* What an output column is made of. */
 typedef struct Facts
@@ -16,6 +20,7 @@ typedef struct Facts
 	Level *level;
 	int depth;		 /* levels of sublinks entered */
 	bool key;		 /* a group key */
+	Bitmapset *keys; /* which: KEY_NUMBER(operator, column) */
 	bool aggregate;	 /* an aggregate's result */
 	bool changing;	 /* the batch's time or number, a volatile function */
 } Facts;
@@ -48,7 +53,11 @@ facts_of_var(Var *var, Facts *facts)
 	{
 		OperatorOutput *output = list_nth(facts->c->outputs, index);
 
-		facts->key |= here.varattno > 0 && here.varattno <= output->nkeys;
+		if (here.varattno > 0 && here.varattno <= output->nkeys)
+		{
+			facts->key = true;
+			facts->keys = bms_add_member(facts->keys, KEY_NUMBER(index, here.varattno));
+		}
 		facts->aggregate |= here.varattno == 0 || here.varattno > output->nkeys;
 		return;
 	}
@@ -62,6 +71,7 @@ facts_of_var(Var *var, Facts *facts)
 
 		(void) facts_walker(origin->expr, &below);
 		facts->key |= below.key;
+		facts->keys = bms_add_members(facts->keys, below.keys);
 		facts->aggregate |= below.aggregate;
 		facts->changing |= below.changing;
 	}
@@ -201,10 +211,32 @@ union_of_aggregates(Compile *c, Query *query)
 	return false;
 }
 
+/* Keys that no output column tells: groups that differ in them alone have one key in the target. */
+static char *
+hidden_keys(Compile *c, Query *final, Bitmapset *shown)
+{
+	StringInfoData names;
+	ListCell *lc;
+
+	initStringInfo(&names);
+	foreach (lc, tree_operators_read(final))
+	{
+		int index = lfirst_int(lc);
+		OperatorOutput *output = list_nth(c->outputs, index);
+		OperatorSpec *spec = list_nth(c->plan->operators, index);
+
+		for (int i = 1; output->aggregated && i <= output->nkeys; i++)
+			if (!bms_is_member(KEY_NUMBER(index, i), shown))
+				appendStringInfo(&names, "%s\"%s\"", names.len ? ", " : "", NameStr(TupleDescAttr(spec->output, i - 1)->attname));
+	}
+	return names.len ? names.data : NULL;
+}
+
 static void
 find_update_key(Compile *c, Level *final, SinkShape *shape)
 {
 	ListCell *lc;
+	Bitmapset *shown = NULL;
 	bool grouped = false, keys_shown = false;
 
 	foreach (lc, tree_operators_read(final->query))
@@ -226,6 +258,7 @@ find_update_key(Compile *c, Level *final, SinkShape *shape)
 			continue;
 		facts = facts_of(c, final, (Node *) tle->expr);
 		keys_shown |= facts.key && !facts.aggregate;
+		shown = bms_add_members(shown, facts.keys);
 		if (!facts.aggregate && !facts.changing)
 			shape->key = bms_add_member(shape->key, tle->resno);
 	}
@@ -234,6 +267,7 @@ find_update_key(Compile *c, Level *final, SinkShape *shape)
 						errdetail("In output mode update rows replace earlier ones with the same key."),
 						errhint("Add the GROUP BY keys to the SELECT list.")));
 	shape->key_is_unique = key_is_unique(c, final->query);
+	c->hidden_keys = hidden_keys(c, final->query, shown);
 }
 
 /* Does a condition above an aggregate decide which of its groups come out? */

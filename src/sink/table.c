@@ -100,7 +100,7 @@ static char *
 statement_text(Target *target, SinkShape *shape)
 {
 	int n = shape->desc->natts;
-	bool fold = target->upsert && target->key != NIL && !(shape->key_is_unique && target->key_is_shape_key);
+	bool fold = target->upsert && target->key != NIL && !target->key_is_shape_key;
 	StringInfoData sql;
 
 	if (target->op)
@@ -110,7 +110,7 @@ statement_text(Target *target, SinkShape *shape)
 	if (target->batch_id)
 		appendStringInfo(&sql, "%s%s", n ? ", " : "", quote_identifier(target->batch_id));
 	appendStringInfoString(&sql, ") SELECT ");
-	/* One statement cannot touch a row twice: of several rows with one key the last to arrive wins. */
+	/* One statement cannot touch a row twice: of several rows with one key of the user's choice the last to arrive wins. Groups with one key are an error. */
 	if (fold)
 		appendStringInfo(&sql, "DISTINCT ON (%s) ", folded_key(target, "r"));
 	appendStringInfoString(&sql, row_columns(n, "r"));

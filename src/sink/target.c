@@ -463,8 +463,17 @@ index_is_usable(Relation index, Relation rel, bool *nulls_repeat)
 	return true;
 }
 
+/* ON CONFLICT looks at every index with these columns, and stops at such a one. */
+static void
+refuse_deferrable(const char *target, Relation index)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("target %s has a deferrable unique constraint on the key of its rows", target),
+					errdetail("Rows cannot be replaced by the key of \"%s\".", RelationGetRelationName(index)), errhint("Make it NOT DEFERRABLE, or drop it.")));
+}
+
 static bool
-key_index_exists(Relation rel, Bitmapset *key, bool *nulls_repeat)
+key_index_exists(Relation rel, const char *target, Bitmapset *key, bool *nulls_repeat)
 {
 	List *indexes = RelationGetIndexList(rel);
 	bool found = false;
@@ -476,6 +485,8 @@ key_index_exists(Relation rel, Bitmapset *key, bool *nulls_repeat)
 		Relation index = index_open(lfirst_oid(lc), AccessShareLock);
 		bool repeat;
 
+		if (index->rd_index->indisunique && !index->rd_index->indimmediate && index_covers_key(index, key))
+			refuse_deferrable(target, index);
 		if (index_is_usable(index, rel, &repeat) && index_covers_key(index, key))
 		{
 			if (repeat)
@@ -519,7 +530,7 @@ target_check_key(Target *target, SinkDef *def, bool make)
 							errmsg("target %s of query \"%s\" lacks the key column \"%s\"", target->name, def->query_name, strVal(lfirst(lc)))));
 		key = bms_add_member(key, column);
 	}
-	exists = key_index_exists(rel, key, &nulls_repeat);
+	exists = key_index_exists(rel, target->name, key, &nulls_repeat);
 	table_close(rel, NoLock);
 	if (exists)
 		return;

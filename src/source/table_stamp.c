@@ -329,6 +329,8 @@ table_check_kind(Oid relid)
 	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("a table source cannot read %s", name),
 						errdetail("It must be a table or a partitioned table of this database.")));
+	if (get_rel_namespace(relid) == get_namespace_oid("stream", true))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("a table source cannot read catalog table %s", name)));
 	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a table source cannot read temporary table \"%s\"", get_rel_name(relid)),
 						errdetail("The background worker that runs a query does not see temporary tables of your session.")));

@@ -175,6 +175,7 @@ CREATE TABLE parent (id int);
 CREATE TABLE child () INHERITS (parent);
 CREATE TABLE taken (stream_xid int);
 SELECT stream.create_source('r', 'table');
+SELECT stream.create_source('bad', 'table', options => '{"table": "stream.query"}');
 SELECT stream.create_source('r', 'table', options => '{"table": "nothing"}');
 SELECT stream.create_source('r', 'table', options => '{"table": "seen"}');
 SELECT stream.create_source('r', 'table', options => '{"table": "few"}');
