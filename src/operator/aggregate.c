@@ -63,8 +63,8 @@ groups_schema(AggregateOperator *op, int64 query_id)
 						  .collations = op->spec->collations,
 						  .value_ops = &aggregate_value_ops,
 						  .operator_private = op,
-						  .resident = op->keeps_entries,
-						  .releasable = !op->keeps_entries};
+						  .nprefix = op->nprefix,
+						  .releasable = op->nprefix == 0};
 
 	return schema;
 }

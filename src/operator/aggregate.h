@@ -106,7 +106,7 @@ typedef struct AggregateOperator
 	uint64 arrival; /* of the row being received: grows over the query's life */
 	uint64 serial; /* of the batch */
 	MemoryContext batch_context;
-	bool keeps_entries; /* sessions: they point to each other from batch to batch */
+	int nprefix; /* sessions: entries are found by so many leading keys, and held until the batch ends */
 	TupleTableSlot *key_slot, *output_slot;
 } AggregateOperator;
 

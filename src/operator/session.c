@@ -25,8 +25,7 @@ typedef struct SessionOperator
 	AggregateOperator aggregate;
 	SessionSpec *spec;
 	StateStore *closed; /* by key and bounds, without values; NULL where nothing closes */
-	SessionIndex *index;
-	bool indexed;
+	SessionIndex *index; /* of this batch */
 	Touched *touched; /* in the batch's memory */
 	int64 ntouched, maxtouched;
 	TupleTableSlot *key; /* virtual: a key of the stores */
@@ -84,7 +83,7 @@ session_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, 
 
 	op->aggregate.base.context = context;
 	op->spec = (SessionSpec *) spec;
-	op->aggregate.keeps_entries = true;
+	op->aggregate.nprefix = ((AggregateSpec *) spec)->nkeys - 1;
 	aggregate_init(&op->aggregate, &session_operator, spec, query_id, provider, last_batch);
 	keys = list_schema(op);
 	op->index = session_index_create(&keys);
@@ -111,35 +110,39 @@ entry_key(SessionOperator *op, StateEntry *entry, int64 *start, int64 *end)
 }
 
 static void
-index_add(SessionOperator *op, StateStore *store)
+list_load(SessionOperator *op, SessionList *list, StateStore *store, TupleTableSlot *row)
 {
 	const StateProvider *provider = op->aggregate.provider;
 	StateEntry *entry;
 	int64 start, end;
 
-	provider->scan_start(store);
-	while ((entry = provider->scan_next(store)))
+	provider->scan_prefix(store, row);
+	while ((entry = provider->scan_prefix_next(store)))
 	{
-		SessionList *list = session_index_find(op->index, entry_key(op, entry, &start, &end), true);
-		Session *session = session_list_insert(op->index, list, session_list_first(list, start), start, end);
+		Session *session;
 
+		(void) entry_key(op, entry, &start, &end);
+		session = session_list_insert(op->index, list, session_list_first(list, start), start, end);
 		session->entry = entry;
 		session->closed = store == op->closed;
 		ExecClearTuple(op->aggregate.key_slot);
 	}
 }
 
-static void
-index_build(SessionOperator *op)
+/* The sessions of a row's key, those of earlier batches too. */
+static SessionList *
+list_for_row(SessionOperator *op, TupleTableSlot *row)
 {
-	MemoryContext caller = MemoryContextSwitchTo(op->aggregate.batch_context); /* for what reading a key may leave */
+	bool created;
+	SessionList *list = session_index_find(op->index, row, &created);
 
-	session_index_clear(op->index);
-	index_add(op, op->aggregate.groups);
-	if (op->closed)
-		index_add(op, op->closed);
-	op->indexed = true;
-	MemoryContextSwitchTo(caller);
+	if (created)
+	{
+		list_load(op, list, op->aggregate.groups, row);
+		if (op->closed)
+			list_load(op, list, op->closed, row);
+	}
+	return list;
 }
 
 /* ---- one batch: rows ---- */
@@ -159,8 +162,7 @@ session_begin(Operator *base, const BatchInfo *batch)
 	op->ntouched = 0;
 	op->maxtouched = 1024;
 	op->touched = MemoryContextAlloc(aggregate->batch_context, sizeof(Touched) * op->maxtouched);
-	if (!op->indexed)
-		index_build(op);
+	session_index_clear(op->index);
 }
 
 static void
@@ -192,18 +194,9 @@ session_key(SessionOperator *op, MinimalTuple key, int64 start, int64 end)
 }
 
 static Cell *
-session_cells(SessionOperator *op, MinimalTuple key, Session *session)
+session_cells(Session *session)
 {
-	if (session->entry == NULL)
-		return session->cells;
-	if (session->entry->value == NULL) /* packed away: asking for it unpacks it */
-	{
-		int64 start, end;
-
-		op->aggregate.provider->get(op->aggregate.groups, entry_key(op, session->entry, &start, &end));
-		ExecClearTuple(op->aggregate.key_slot);
-	}
-	return session->entry->value;
+	return session->entry ? session->entry->value : session->cells;
 }
 
 static void
@@ -219,12 +212,12 @@ static void
 merge(SessionOperator *op, SessionList *list, int from, int to)
 {
 	Session *into = list->sessions[from];
-	Cell *cells = session_cells(op, list->key, into);
+	Cell *cells = session_cells(into);
 
 	for (int i = from + 1; i < to; i++)
 	{
 		Session *piece = list->sessions[i];
-		Cell *its = session_cells(op, list->key, piece);
+		Cell *its = session_cells(piece);
 
 		aggregate_value_merge(&op->aggregate, cells, its);
 		raise_reach(op, cells, DatumGetInt64(aggregate_value_reach(&op->aggregate, its)->value));
@@ -294,14 +287,14 @@ session_receive(Operator *base, int input, TupleTableSlot *slot)
 		operator_late_row(base, slot);
 		return;
 	}
-	list = session_index_find(op->index, slot, true);
+	list = list_for_row(op, slot);
 	session = session_for_row(op, list, start, end);
 	if (session == NULL)
 	{
 		operator_late_row(base, slot);
 		return;
 	}
-	cells = session_cells(op, list->key, session);
+	cells = session_cells(session);
 	raise_reach(op, cells, end - start);
 	aggregate->arrival++;
 	aggregate_value_advance(aggregate, cells, NULL, slot);
@@ -429,33 +422,12 @@ session_close(SessionOperator *op, StateEntry *entry)
 	const StateProvider *provider = op->aggregate.provider;
 	int64 reach = DatumGetInt64(aggregate_value_reach(&op->aggregate, entry->value)->value);
 	int64 start, end;
-	TupleTableSlot *key = entry_key(op, entry, &start, &end);
-	SessionList *list = session_index_find(op->index, key, false);
-	Session *session = list->sessions[session_list_first(list, end)];
 	bool created;
+	StateEntry *closed = provider->put(op->closed, entry_key(op, entry, &start, &end), &created);
 
-	Assert(session->entry == entry);
-	session->entry = provider->put(op->closed, key, &created);
-	session->closed = true;
-	provider->set_expiry(op->closed, session->entry, pg_add_s64_overflow(end, reach, &end) ? DT_NOEND : end);
+	provider->set_expiry(op->closed, closed, pg_add_s64_overflow(end, reach, &end) ? DT_NOEND : end);
 	ExecClearTuple(op->aggregate.key_slot);
 	provider->remove(op->aggregate.groups, entry);
-}
-
-static void
-session_forget_closed(SessionOperator *op, StateEntry *entry)
-{
-	int64 start, end;
-	SessionList *list = session_index_find(op->index, entry_key(op, entry, &start, &end), false);
-	int at = session_list_first(list, end);
-
-	Assert(list->sessions[at]->entry == entry);
-	pfree(list->sessions[at]);
-	session_list_remove(list, at, 1);
-	if (list->n == 0)
-		session_index_drop(op->index, list);
-	ExecClearTuple(op->aggregate.key_slot);
-	op->aggregate.provider->remove(op->closed, entry);
 }
 
 static void
@@ -475,7 +447,7 @@ evict(SessionOperator *op, Tuplestorestate *out)
 		aggregate->base.metrics.removed++;
 	}
 	while ((entry = aggregate->provider->next_expired(op->closed, watermark)))
-		session_forget_closed(op, entry);
+		aggregate->provider->remove(op->closed, entry);
 }
 
 static void
@@ -504,7 +476,6 @@ session_forget(Operator *base, int64 last_batch)
 
 	aggregate_forget(base, last_batch);
 	session_index_clear(op->index);
-	op->indexed = false;
 	op->ntouched = 0;
 }
 

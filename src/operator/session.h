@@ -2,8 +2,8 @@
  * session.h: the parts of the session operator, private to session*.c.
  *
  * Open sessions of a key never touch each other, so in order of their starts they are in order of their ends, and those a row brings together
- * are neighbours. The index says which they are; what they hold is in the store of the aggregate's groups, under key and bounds. During a batch
- * bounds move freely: the store hears of it once, at the end.
+ * are neighbours. What they hold is in the store of the aggregate's groups, under key and bounds. A batch reads the sessions of the keys it meets into
+ * an index, where bounds move freely: the store hears of it once, at the end.
  */
 #ifndef STREAM_OPERATOR_SESSION_H
 #define STREAM_OPERATOR_SESSION_H
@@ -45,9 +45,8 @@ typedef struct SessionIndex
 /* In CurrentMemoryContext; keys: the grouping keys without the session. */
 extern SessionIndex *session_index_create(const StateSchema *keys);
 extern void session_index_clear(SessionIndex *index);
-/* The list of a row's or an entry's key; NULL when there is none and create is false. Valid until the next call that creates one. */
-extern SessionList *session_index_find(SessionIndex *index, TupleTableSlot *key, bool create);
-extern void session_index_drop(SessionIndex *index, SessionList *list); /* an empty one */
+/* The list of a row's key, made empty when there is none. Valid until the next one is made. */
+extern SessionList *session_index_find(SessionIndex *index, TupleTableSlot *key, bool *created);
 
 /* The first session that ends at or after `start`: all that [start, end] touches follow from there. */
 extern int session_list_first(SessionList *list, int64 start);

@@ -1,5 +1,6 @@
 /*
- * session_index.c: key → its sessions in order of time. In memory only: made anew from the stores whenever they are read again.
+ * session_index.c: key → its sessions in order of time. Lives for a batch: a key's sessions are read from
+ * the stores when its first row comes.
  */
 #include "operator/session.h"
 
@@ -44,42 +45,29 @@ void
 session_index_clear(SessionIndex *index)
 {
 	MemoryContextReset(index->context);
-	index->lists = sessions_create(index->context, 256, index);
+	index->lists = sessions_create(index->context, 64, index);
 }
 
 SessionList *
-session_index_find(SessionIndex *index, TupleTableSlot *key, bool create)
+session_index_find(SessionIndex *index, TupleTableSlot *key, bool *created)
 {
-	uint32 hash = key_hash(index->keys, key->tts_values, key->tts_isnull);
 	SessionList *list;
+	MemoryContext caller;
 	bool found;
 
 	index->probe_values = key->tts_values;
 	index->probe_nulls = key->tts_isnull;
-	if (!create)
-		return sessions_lookup_hash(index->lists, NULL, hash);
-	list = sessions_insert_hash(index->lists, NULL, hash, &found);
-	if (!found)
-	{
-		MemoryContext caller = MemoryContextSwitchTo(index->context);
-
-		list->key = key_form(index->keys, key->tts_values, key->tts_isnull);
-		list->n = 0;
-		list->max = 2;
-		list->sessions = palloc(sizeof(Session *) * list->max);
-		MemoryContextSwitchTo(caller);
-	}
+	list = sessions_insert_hash(index->lists, NULL, key_hash(index->keys, key->tts_values, key->tts_isnull), &found);
+	*created = !found;
+	if (found)
+		return list;
+	caller = MemoryContextSwitchTo(index->context);
+	list->key = key_form(index->keys, key->tts_values, key->tts_isnull);
+	list->n = 0;
+	list->max = 2;
+	list->sessions = palloc(sizeof(Session *) * list->max);
+	MemoryContextSwitchTo(caller);
 	return list;
-}
-
-void
-session_index_drop(SessionIndex *index, SessionList *list)
-{
-	MinimalTuple key = list->key;
-
-	pfree(list->sessions);
-	sessions_delete_item(index->lists, list);
-	pfree(key);
 }
 
 int
