@@ -199,6 +199,7 @@ state_move(StreamQuery *query, StreamPlan *plan)
 
 	if (provider == state_provider_of(query->id))
 		return;
+	(void) query_lock_housekeeping(query->id, true);
 	(void) commit_log_last(query->id, &commit);
 	state_create(query->id, provider);
 	foreach (lc, provider == &table_state ? plan->operators : NIL)
@@ -277,6 +278,7 @@ stream_drop_query(PG_FUNCTION_ARGS)
 	worker_stop(query->id);
 	if (!query_lock(query->id, false))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is being run by another session", query->name)));
+	(void) query_lock_housekeeping(query->id, true);
 	query_view_drop(query);
 	logs_truncate(query->id);
 	state_delete(query->id);
@@ -295,6 +297,7 @@ stream_reset_query(PG_FUNCTION_ARGS)
 	QueryRun run;
 
 	query_apply_settings(query);
+	(void) query_lock_housekeeping(query->id, true);
 	logs_truncate(query->id);
 	state_delete(query->id);
 	state_create(query->id, state_provider(query->options.state_provider));

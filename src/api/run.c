@@ -41,6 +41,16 @@ foreground_check(FunctionCallInfo fcinfo, StreamQuery *query)
 						errhint("Connect as the owner, or let stream.start_query run it in the background.")));
 }
 
+static void
+rewind_check_owner(StreamQuery *query)
+{
+	if (GetUserId() != query->owner || GetSessionUserId() != query->owner)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("streaming query \"%s\" can only be rewound by its owner", query->name),
+						errdetail("Rows leave its target, whose triggers run user code: the session must belong to role \"%s\", not just SET ROLE to it.",
+								  query->owner_name),
+						errhint("Connect as the owner.")));
+}
+
 /* Opens the query in memory that outlives transactions. The transaction of the CALL is still the first one. */
 static QueryRuntime *
 foreground_open(StreamQuery *query)
@@ -120,14 +130,40 @@ stream_process_all_available(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The target's rows of later batches go with the logs: possible where rows carry the batch that wrote them and none was overwritten. */
+/* Two queries that add to one target number their batches alike. */
+static void
+target_check_own(StreamQuery *query, SinkDef *def)
+{
+	ListCell *cell;
+
+	foreach (cell, query_ids())
+	{
+		StreamQuery *other = query_load_by_id(*(int64 *) lfirst(cell), false);
+		SinkDef *theirs = sink_def_load(other);
+
+		if (other->id != query->id && theirs->ops == def->ops && theirs->target && def->target && strcmp(theirs->target, def->target) == 0)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("query \"%s\" cannot be rewound: query \"%s\" writes to the same target %s", query->name, other->name, def->target),
+							errdetail("Rows of later batches must go, and whose they are cannot be told.")));
+	}
+}
+
+/* The target's rows of later batches go with the logs, where that takes more than the batches coming again. */
 static void
 target_rewind(StreamQuery *query, int64 batch_id)
 {
 	SinkDef *def = sink_def_load(query);
+	StreamPlan *plan;
 
-	if (def->ops->rewind)
-		def->ops->rewind(def, query->output_mode, batch_id);
+	if (def->ops->rewind == NULL)
+		return;
+	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	if (def->ops == &table_sink && plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
+	{
+		target_check_own(query, def);
+		rewind_check_owner(query);
+	}
+	def->ops->rewind(def, &plan->shape, batch_id);
 }
 
 static void
@@ -155,6 +191,7 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not retained any more", batch_id, query->name),
 						errhint("Option min_batches_to_retain says how far back a query can go; stream.reset_query starts afresh.")));
 	query_apply_settings(query);
+	(void) query_lock_housekeeping(query->id, true);
 	operation_show(OPERATION_REWIND_TARGET, query->id, batch_id, 0);
 	target_rewind(query, batch_id);
 	commits_truncate_after(query->id, batch_id);

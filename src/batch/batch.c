@@ -302,38 +302,3 @@ batch_leave(QueryRuntime *rt)
 		epoch_close(rt);
 	runtime_commit(rt);
 }
-
-void
-batch_housekeeping(QueryRuntime *rt)
-{
-	int64 retain = rt->query->options.min_batches_to_retain;
-	int64 upto = rt->last_batch - retain;
-	bool fold = false;
-	ListCell *lc;
-
-	if (rt->epoch_open)
-		return;
-	foreach (lc, rt->operators)
-	{
-		Operator *op = lfirst(lc);
-
-		fold = fold || (op->ops->fold_due && op->ops->fold_due(op));
-	}
-	/* In steps of a quarter of what is kept, so that hardly any batch is followed by a purge. */
-	if (!fold && upto - rt->purged_upto < Max(retain / 4, 16))
-		return;
-	runtime_begin(rt);
-	if (fold)
-		operation_show(OPERATION_FOLD_STATE, rt->query->id, rt->last_batch, 0);
-	if (fold)
-		state_fold(rt->query->id, rt->last_batch, retain);
-	if (upto > rt->purged_upto)
-	{
-		(void) state_purge(rt->query->id, upto);
-		logs_purge(rt->query->id, upto);
-	}
-	rt->purged_upto = Max(upto, rt->purged_upto);
-	operation_end();
-	synchronous_commit_set("off");
-	runtime_commit(rt);
-}

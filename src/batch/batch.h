@@ -78,4 +78,23 @@ extern TimestampTz batch_next_due(QueryRuntime *rt);
 /* After batch_run: fold state and purge logs when it is worth while; own transactions. */
 extern void batch_housekeeping(QueryRuntime *rt);
 
+/* The same in steps, for whoever has another process do it. */
+typedef struct Housekeeping
+{
+	int64 query_id;
+	int incarnation;
+	int64 last_batch; /* committed; later ones do not matter */
+	int64 purge_upto; /* batches up to here need not be kept */
+	bool fold;
+	bool big;		  /* worth another process */
+} Housekeeping;
+
+extern bool housekeeping_due(QueryRuntime *rt, Housekeeping *work); /* cheap, no transaction */
+/* In the caller's transaction, in whatever process. */
+extern void housekeeping_run(const Housekeeping *work);
+/* Before and after: the query's own process waits for the outcome before more becomes due. The latter in a transaction of its own. */
+extern void housekeeping_begun(QueryRuntime *rt, const Housekeeping *work);
+extern void housekeeping_ended(QueryRuntime *rt, const Housekeeping *work);
+
+
 #endif

@@ -254,6 +254,25 @@ query_delete(int64 id)
 	}
 }
 
+List *
+query_ids(void)
+{
+	HeapScan *scan = heap_scan_begin("query", "query_pkey", 0, NULL, false);
+	Datum v[QUERY_COLUMNS];
+	bool n[QUERY_COLUMNS];
+	List *ids = NIL;
+
+	while (heap_scan_next(scan, v, n) != NULL)
+	{
+		int64 *id = palloc(sizeof(int64));
+
+		*id = DatumGetInt64(v[QUERY_ID]);
+		ids = lappend(ids, id);
+	}
+	heap_scan_end(scan);
+	return ids;
+}
+
 int64
 query_next_id(void)
 {
@@ -354,6 +373,15 @@ query_lock(int64 query_id, bool session_level)
 
 	query_lock_tag(&tag, query_id);
 	return LockAcquire(&tag, ExclusiveLock, session_level, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
+query_lock_housekeeping(int64 query_id, bool wait)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, heap_relation_oid("query"), (uint32) query_id, 1);
+	return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 void

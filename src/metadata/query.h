@@ -69,6 +69,7 @@ typedef struct StreamQuery
 /* In CurrentMemoryContext. 42704 when unknown (missing_ok: NULL). Needs a transaction; no privilege. */
 extern StreamQuery *query_load(const char *name, bool missing_ok);
 extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
+extern List *query_ids(void); /* int64 *, of all there are */
 /* ereport 42501 unless the current user is a member of the owner. */
 extern void query_check_owner(StreamQuery *query);
 /* Writes the row: inserts (new) or updates by id. id, name, owner_name, text, sink, output_mode, trigger_datum, *_json, settings, signature, starts, incarnation. */
@@ -90,6 +91,8 @@ extern Jsonb *query_capture_settings(void);
 /* One writer per query. Session lock in workers, transaction lock in the foreground. False: somebody else runs it. */
 extern bool query_lock(int64 query_id, bool session_level);
 extern void query_unlock_session(int64 query_id);
+/* Held to the end of the transaction by whoever folds or purges, and by whoever takes state away or back. False: somebody has it, and wait is false. */
+extern bool query_lock_housekeeping(int64 query_id, bool wait);
 
 /* ---- stream.query_run ---- */
 typedef struct QueryRun

@@ -201,7 +201,7 @@ to_file_finish(Sink *base)
 }
 
 static void
-to_file_rewind(SinkDef *def, OutputMode mode, int64 batch_id)
+to_file_rewind(SinkDef *def, SinkShape *shape, int64 batch_id)
 {
 	FileSeries series = series_of(def);
 

@@ -222,7 +222,7 @@ to_kafka_in_pieces(SinkDef *def)
 }
 
 static void
-to_kafka_rewind(SinkDef *def, OutputMode mode, int64 batch_id)
+to_kafka_rewind(SinkDef *def, SinkShape *shape, int64 batch_id)
 {
 	if (options_read(def)->transactional)
 		ereport(NOTICE, (errmsg("batches after " INT64_FORMAT " of query \"%s\" that topic \"%s\" has are not sent again", batch_id, def->query_name, def->target),

@@ -80,7 +80,7 @@ struct SinkOps
 	void (*close)(Sink *sink);
 	Oid (*target_relation)(Sink *sink); /* optional: plans are made anew when it changes */
 	/* rewind_query: takes rows of batches after batch_id out of the target (as the current user), or refuses with the reason. Optional. */
-	void (*rewind)(SinkDef *def, OutputMode mode, int64 batch_id);
+	void (*rewind)(SinkDef *def, SinkShape *shape, int64 batch_id);
 	char *(*describe)(SinkDef *def);	/* 'table public.alerts', for status and progress */
 } ;
 

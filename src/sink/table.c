@@ -339,6 +339,32 @@ to_table_target_relation(Sink *base)
 	return ((TableSink *) base)->target->relid;
 }
 
+/*
+ * Rows that were only added are found by the batch that added them. Where rows are replaced, the batches that come again over the same ranges replace
+ * them again: until then the target is ahead.
+ */
+static void
+to_table_rewind(SinkDef *def, SinkShape *shape, int64 batch_id)
+{
+	Target *target = target_describe(def, shape);
+	Oid types[] = {INT8OID};
+	Datum values[] = {Int64GetDatum(batch_id)};
+
+	(void) target_find(target, def, shape, false);
+	if (shape->mode == OUTPUT_COMPLETE || target->upsert)
+		return;
+	if (target->batch_id == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("query \"%s\" cannot be rewound: target %s does not tell which batch a row came with", def->query_name, target->name),
+						errdetail("Rows of later batches would come a second time."),
+						errhint("Empty the target and start afresh with stream.reset_query, or give the query another sink first.")));
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s > $1", target->name, quote_identifier(target->batch_id)), lengthof(types), types, values, NULL,
+							  false, 0) != SPI_OK_DELETE ||
+		SPI_finish() != SPI_OK_FINISH)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not take rows out of target %s", target->name)));
+}
+
 static char *
 to_table_describe(SinkDef *def)
 {
@@ -359,5 +385,6 @@ const SinkOps table_sink = {
 	.finish = to_table_finish,
 	.close = to_table_close,
 	.target_relation = to_table_target_relation,
+	.rewind = to_table_rewind,
 	.describe = to_table_describe,
 };

@@ -6,7 +6,6 @@
 #include "state/changelog.h"
 
 #include "state/changes.h"
-#include "state/memory.h"
 #include "state/store.h"
 #include "state/undo.h"
 #include "utils/memutils.h"
@@ -87,23 +86,15 @@ snapshot_write(const StateId *id, int64 batch_id)
 
 	state_read_asof(id, batch_id, snapshot_add, writer);
 	chunk_writer_end(writer, true, &bytes);
-	memory_store_folded(id, batch_id);
 }
 
-/* An open store knows its live size; without one the newest snapshot's size stands for it. */
+/* Some state of the query has grown enough; those that have hardly any changelog stay as they are. */
 static bool
 snapshot_is_due(const StateId *id, int64 last_batch)
 {
-	StateStore *store = memory_store_find(id);
 	int64 snapshot = snapshot_newest(id, last_batch);
-	int64 changed;
 
-	if (snapshot >= last_batch)
-		return false;
-	if (store)
-		return state_fold_due(store);
-	changed = chunk_bytes(STATE_CHANGE, id, snapshot + 1, last_batch);
-	return changed > FOLD_MINIMUM && (snapshot < 0 || changed > chunk_bytes(STATE_SNAPSHOT, id, snapshot, snapshot));
+	return snapshot < last_batch && chunk_bytes(STATE_CHANGE, id, snapshot + 1, last_batch) > FOLD_MINIMUM;
 }
 
 static bool
@@ -129,14 +120,14 @@ state_purge(int64 query_id, int64 oldest_retained)
 }
 
 bool
-state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain)
+state_fold(int64 query_id, int64 last_batch)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state fold", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	bool did = false;
 	ListCell *cell;
 
-	foreach (cell, state_ids(query_id))
+	foreach (cell, state_provider_of(query_id) == &memory_state ? state_ids(query_id) : NIL)
 	{
 		StateId *id = lfirst(cell);
 
@@ -145,7 +136,6 @@ state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain)
 		snapshot_write(id, last_batch);
 		did = true;
 	}
-	did |= state_purge(query_id, last_batch - min_batches_to_retain);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 	return did;

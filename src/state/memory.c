@@ -3,14 +3,15 @@
  * Entries come from the newest snapshot and the changelog after it, stay packed until somebody asks for their value, and are
  * written as they are changed. After a failed batch nothing here is trusted: everything is read again from the tables.
  */
-#include "state/memory.h"
+#include "state/account.h"
+#include "state/changelog.h"
 
 #include "access/xact.h"
-#include "lib/ilist.h"
 #include "miscadmin.h"
-#include "state/account.h"
 #include "state/keys.h"
 #include "state/prefix.h"
+#include "state/store.h"
+#include "state/table.h"
 #include "util/operation.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -52,7 +53,6 @@ typedef struct MemoryStore
 {
 	StateStore base;
 	StateId id;
-	dlist_node open_stores;
 	StateAccount account;
 	MemoryContext context;		  /* of the store: everything below */
 	MemoryContext entry_context;  /* entries: all of one size */
@@ -71,6 +71,7 @@ typedef struct MemoryStore
 	int64 rows, bytes;
 	int64 changed_bytes; /* changelog since the newest snapshot */
 	int64 last_bytes;	 /* of it, the last batch's */
+	int64 folding;		 /* of it, what is being folded at present */
 	int64 released;		 /* values released since the last repacking */
 	int64 puts, check_at; /* when the memory is measured next */
 	int64 flushed_batch; /* its next chunk number is next_chunk */
@@ -83,8 +84,6 @@ typedef struct MemoryStore
 	PrefixIndex *prefixes; /* NULL: nobody scans by prefix */
 	dlist_node *prefix_end, *prefix_next;
 } MemoryStore;
-
-static dlist_head open_stores = DLIST_STATIC_INIT(open_stores);
 
 static inline bool
 member_matches(void *arg, StateEntry *member, StateEntry *sought)
@@ -191,7 +190,7 @@ memory_clear(MemoryStore *store)
 	pairingheap_reset(store->order);
 	if (store->prefixes)
 		prefix_index_clear(store->prefixes);
-	store->rows = store->bytes = store->changed_bytes = store->last_bytes = store->released = 0;
+	store->rows = store->bytes = store->changed_bytes = store->last_bytes = store->folding = store->released = 0;
 	store->ndirty = 0;
 	store->flushed_batch = -1;
 	store->next_chunk = 0;
@@ -354,19 +353,12 @@ memory_ready(StateStore *base)
 
 /* ---- the provider ---- */
 
-static void
-memory_unregister(void *arg)
-{
-	dlist_delete(&((MemoryStore *) arg)->open_stores);
-}
-
 static StateStore *
 memory_open(const StateSchema *schema, int64 batch_id)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	MemoryStore *store = palloc0(sizeof(MemoryStore));
-	MemoryContextCallback *callback = palloc0(sizeof(MemoryContextCallback));
 
 	store->base.provider = &memory_state;
 	store->base.schema = *schema;
@@ -390,10 +382,6 @@ memory_open(const StateSchema *schema, int64 batch_id)
 	store->check_at = 4096;
 	initStringInfo(&store->key_bytes);
 	initStringInfo(&store->value_bytes);
-	dlist_push_head(&open_stores, &store->open_stores);
-	callback->func = memory_unregister;
-	callback->arg = store;
-	MemoryContextRegisterResetCallback(context, callback);
 	state_account_add(&store->account, context);
 	memory_load(store, batch_id);
 	MemoryContextSwitchTo(caller);
@@ -741,31 +729,6 @@ state_oldest_readable(StateStore *base)
 
 /* ---- folding ---- */
 
-StateStore *
-memory_store_find(const StateId *id)
-{
-	dlist_iter iter;
-
-	dlist_foreach(iter, &open_stores)
-	{
-		MemoryStore *store = dlist_container(MemoryStore, open_stores, iter.cur);
-
-		if (store->id.query_id == id->query_id && store->id.operator_id == id->operator_id &&
-			strcmp(store->id.state_name, id->state_name) == 0)
-			return &store->base;
-	}
-	return NULL;
-}
-
-void
-memory_store_folded(const StateId *id, int64 batch_id)
-{
-	MemoryStore *store = (MemoryStore *) memory_store_find(id);
-
-	if (store)
-		store->changed_bytes = store->last_bytes = 0;
-}
-
 bool
 state_fold_due(StateStore *base)
 {
@@ -774,5 +737,41 @@ state_fold_due(StateStore *base)
 	if (base->provider != &memory_state)
 		return false;
 	/* The last batch is retained anyway: a batch that changes everything need not be folded at once. */
-	return !store->stale && fold_is_due(store->changed_bytes - store->last_bytes, store->bytes);
+	return !store->stale && store->folding == 0 && fold_is_due(store->changed_bytes - store->last_bytes, store->bytes);
+}
+
+int64
+state_fold_work(StateStore *base)
+{
+	MemoryStore *store = (MemoryStore *) base;
+
+	if (base->provider != &memory_state)
+		return table_store_purge_work(base);
+	return state_fold_due(base) ? store->bytes + store->changed_bytes : 0;
+}
+
+void
+state_fold_begun(StateStore *base)
+{
+	MemoryStore *store = (MemoryStore *) base;
+
+	if (base->provider == &memory_state)
+		store->folding = store->changed_bytes;
+	else
+		table_store_purging(base);
+}
+
+void
+state_fold_ended(StateStore *base, int64 last_batch)
+{
+	MemoryStore *store = (MemoryStore *) base;
+
+	if (base->provider != &memory_state)
+		return;
+	if (store->folding > 0 && snapshot_newest(&store->id, last_batch) == last_batch)
+	{
+		store->changed_bytes -= store->folding;
+		store->last_bytes = Min(store->last_bytes, store->changed_bytes);
+	}
+	store->folding = 0;
 }

@@ -138,11 +138,16 @@ extern int64 state_oldest_readable(StateStore *store);
 
 /* The lowest batch as of which all state of the query can still be read; 0: any. A rewind below it is impossible. */
 extern int64 state_oldest_batch(int64 query_id);
-/* Folds changelog into snapshots and purges what nobody can ask for any more. Own transaction of the caller. True: did something. */
-extern bool state_fold(int64 query_id, int64 last_batch, int min_batches_to_retain);
-/* The second half of it alone: forgets what was needed to read state as of batches before that one. */
+/* Folds the changelogs that have grown into snapshots as of a batch. True: did something. */
+extern bool state_fold(int64 query_id, int64 last_batch);
+/* Forgets what was needed to read state as of batches before that one. */
 extern bool state_purge(int64 query_id, int64 oldest_retained);
 /* Is folding worth while? Cheap; from counters the provider keeps. */
 extern bool state_fold_due(StateStore *store);
+/* How many bytes folding and purging would go through now. */
+extern int64 state_fold_work(StateStore *store);
+/* Folding began, here or elsewhere: none is due until it ended. last_batch: the one it went by. The latter in a transaction: looks whether it was done. */
+extern void state_fold_begun(StateStore *store);
+extern void state_fold_ended(StateStore *store, int64 last_batch);
 
 #endif

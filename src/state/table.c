@@ -76,6 +76,7 @@ struct TableStore
 	TableEntry **dirty;
 	int64 ndirty, maxdirty;
 	int64 rows, bytes, changed;
+	int64 logged; /* bytes of the undo log since the last purge */
 	int64 calls;
 	bool missed; /* the last get found no row at all under that hash */
 	uint64 missed_hash;
@@ -503,6 +504,7 @@ write_dirty(TableStore *store)
 	CommandCounterIncrement();
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
+	store->logged += bytes;
 	store->wrote = true;
 }
 
@@ -1030,4 +1032,18 @@ table_store_import(StateStore *base, int64 batch_id)
 	CommandCounterIncrement();
 	table_close(store);
 	size_write(&store->id, batch_id, store->rows, store->bytes);
+}
+
+/* ---- housekeeping ---- */
+
+int64
+table_store_purge_work(StateStore *base)
+{
+	return ((TableStore *) base)->logged;
+}
+
+void
+table_store_purging(StateStore *base)
+{
+	((TableStore *) base)->logged = 0;
 }

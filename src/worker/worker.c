@@ -24,6 +24,7 @@
 #include "utils/snapmgr.h"
 #include "worker/event.h"
 #include "worker/failure.h"
+#include "worker/housekeeper.h"
 #include "worker/outcome.h"
 #include "worker/status.h"
 #include "worker/trigger.h"
@@ -239,7 +240,7 @@ worker_fire(Worker *w)
 	{
 		w->last_batch = w->rt->last_batch;
 		status_batch_done(w->last_batch, w->rt->last_batch_at, w->rt->last_duration_us, w->rt->last_rows);
-		batch_housekeeping(w->rt);
+		housekeeper_look(w->rt, w->query->owner);
 		if (w->last_batch != last_batch)
 			event_note_progress(w->last_batch);
 		w->news = w->busy = true;

@@ -1,0 +1,113 @@
+/*
+ * housekeeper.c: a process that folds and purges one query's state while its worker goes on with batches.
+ * Worker: work due and big? → dynamic worker as the query's owner → one transaction over the tables → gone; the worker looks after its next batch.
+ * It runs no code of anybody's: bytes are copied, no type is looked at. Where no process is free the worker does the work itself.
+ */
+#include "worker/housekeeper.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+/* Travels in bgw_extra. */
+typedef struct HousekeeperLaunch
+{
+	Oid database;
+	Oid owner;
+	Housekeeping work;
+} HousekeeperLaunch;
+
+StaticAssertDecl(sizeof(HousekeeperLaunch) <= BGW_EXTRALEN, "HousekeeperLaunch must fit into bgw_extra");
+
+/* ---- in the query's worker ---- */
+
+static BackgroundWorkerHandle *running = NULL;
+static Housekeeping running_work;
+
+static bool
+launch(const Housekeeping *work, Oid owner)
+{
+	BackgroundWorker worker;
+	HousekeeperLaunch extra = {MyDatabaseId, owner, *work};
+	MemoryContext caller;
+	bool launched;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "stream_ext", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "stream_housekeeper_main", BGW_MAXLEN);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "stream_ext housekeeper of query " INT64_FORMAT, work->query_id);
+	strlcpy(worker.bgw_type, "stream_ext housekeeper", BGW_MAXLEN);
+	worker.bgw_notify_pid = MyProcPid;
+	memcpy(worker.bgw_extra, &extra, sizeof(extra));
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	launched = RegisterDynamicBackgroundWorker(&worker, &running);
+	MemoryContextSwitchTo(caller);
+	if (!launched)
+		running = NULL;
+	return launched;
+}
+
+/* False: one is still at work. */
+static bool
+collect(QueryRuntime *rt)
+{
+	pid_t pid;
+
+	if (running == NULL)
+		return true;
+	if (GetBackgroundWorkerPid(running, &pid) != BGWH_STOPPED)
+		return false;
+	pfree(running);
+	running = NULL;
+	housekeeping_ended(rt, &running_work);
+	return true;
+}
+
+void
+housekeeper_look(QueryRuntime *rt, Oid owner)
+{
+	Housekeeping work;
+
+	if (!collect(rt) || !housekeeping_due(rt, &work))
+		return;
+	if (!work.big || !launch(&work, owner))
+	{
+		batch_housekeeping(rt);
+		return;
+	}
+	running_work = work;
+	housekeeping_begun(rt, &work);
+}
+
+/* ---- the process ---- */
+
+void
+stream_housekeeper_main(Datum arg)
+{
+	HousekeeperLaunch extra;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	memcpy(&extra, MyBgworkerEntry->bgw_extra, sizeof(extra));
+	BackgroundWorkerInitializeConnectionByOid(extra.database, extra.owner, 0);
+	(void) set_config_option("default_transaction_read_only", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	(void) set_config_option("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	pgstat_report_activity(STATE_RUNNING, "folding and purging state");
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	housekeeping_run(&extra.work);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	proc_exit(0);
+}
