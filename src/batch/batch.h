@@ -92,9 +92,8 @@ typedef struct Housekeeping
 extern bool housekeeping_due(QueryRuntime *rt, Housekeeping *work); /* cheap, no transaction */
 /* In the caller's transaction, in whatever process. */
 extern void housekeeping_run(const Housekeeping *work);
-/* Before and after: the query's own process waits for the outcome before more becomes due. The latter in a transaction of its own. */
+/* Before and after: the query's own process waits for the outcome before more becomes due. The latter in a transaction of its own; false: it was not done. */
 extern void housekeeping_begun(QueryRuntime *rt, const Housekeeping *work);
-extern void housekeeping_ended(QueryRuntime *rt, const Housekeeping *work);
-
+extern bool housekeeping_ended(QueryRuntime *rt, const Housekeeping *work);
 
 #endif

@@ -80,17 +80,18 @@ housekeeping_begun(QueryRuntime *rt, const Housekeeping *work)
 		state_fold_begun(lfirst(lc));
 }
 
-void
+bool
 housekeeping_ended(QueryRuntime *rt, const Housekeeping *work)
 {
+	bool done = !work->fold;
 	ListCell *lc;
 
-	if (!work->fold)
-		return;
 	runtime_begin(rt);
 	foreach (lc, runtime_stores(rt))
-		state_fold_ended(lfirst(lc), work->last_batch);
+		done |= state_fold_ended(lfirst(lc), work->last_batch);
+	done &= logs_purged(work->query_id, work->purge_upto);
 	runtime_commit(rt);
+	return done;
 }
 
 void
@@ -105,5 +106,6 @@ batch_housekeeping(QueryRuntime *rt)
 	housekeeping_run(&work);
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	runtime_commit(rt);
-	housekeeping_ended(rt, &work);
+	if (work.fold)
+		(void) housekeeping_ended(rt, &work);
 }

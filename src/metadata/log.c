@@ -235,3 +235,16 @@ logs_purge(int64 query_id, int64 upto_batch)
 	logs_delete(query_id, 0, upto_batch, false);
 	replay_purge(query_id, upto_batch);
 }
+
+bool
+logs_purged(int64 query_id, int64 upto_batch)
+{
+	Datum keys[] = {Int64GetDatum(query_id)};
+	HeapScan *scan = heap_scan_begin("offset_entry", "offset_entry_pkey", lengthof(keys), keys, false);
+	Datum v[OFFSET_COLUMNS];
+	bool n[OFFSET_COLUMNS];
+	bool purged = heap_scan_next(scan, v, n) == NULL || DatumGetInt64(v[OFFSET_BATCH]) > upto_batch;
+
+	heap_scan_end(scan);
+	return purged;
+}

@@ -49,5 +49,6 @@ extern void logs_truncate(int64 query_id);
 /* Rewind: batches after this one are not done any more; their offset entries stay, so that they come again over the same ranges. */
 extern void commits_truncate_after(int64 query_id, int64 batch_id);
 extern void logs_purge(int64 query_id, int64 upto_batch);
+extern bool logs_purged(int64 query_id, int64 upto_batch); /* nothing of it is left */
 
 #endif

@@ -405,7 +405,6 @@ const OperatorOps aggregate_operator = {.name = "stateStoreSave",
 										.committed = aggregate_committed,
 										.forget = aggregate_forget,
 										.wants_batch = aggregate_wants_batch,
-										.fold_due = operator_fold_due,
 										.close = aggregate_close,
 										.check = aggregate_check,
 										.show = aggregate_show};

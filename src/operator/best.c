@@ -591,7 +591,6 @@ const OperatorOps best_operator = {.name = "keepBest",
 								   .committed = operator_committed,
 								   .forget = best_forget,
 								   .wants_batch = operator_wants_batch,
-								   .fold_due = operator_fold_due,
 								   .close = best_close,
 								   .check = best_check,
 								   .show = best_show};

@@ -163,6 +163,5 @@ const OperatorOps dedup_operator = {
 	.committed = operator_committed,
 	.forget = operator_forget,
 	.wants_batch = dedup_wants_batch,
-	.fold_due = operator_fold_due,
 	.close = dedup_close,
 };

@@ -495,7 +495,6 @@ const OperatorOps join_operator = {
 	.committed = operator_committed,
 	.forget = operator_forget,
 	.wants_batch = join_wants_batch,
-	.fold_due = operator_fold_due,
 	.close = join_close,
 	.show = join_show,
 };

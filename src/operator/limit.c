@@ -125,6 +125,5 @@ const OperatorOps limit_operator = {
 	.committed = operator_committed,
 	.forget = operator_forget,
 	.wants_batch = limit_wants_batch,
-	.fold_due = operator_fold_due,
 	.close = limit_close,
 };

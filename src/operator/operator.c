@@ -105,17 +105,6 @@ operator_forget(Operator *op, int64 last_batch)
 	}
 }
 
-bool
-operator_fold_due(Operator *op)
-{
-	ListCell *lc;
-
-	foreach (lc, op->stores)
-		if (state_fold_due(lfirst(lc)))
-			return true;
-	return false;
-}
-
 void
 operator_close_stores(Operator *op)
 {

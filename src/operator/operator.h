@@ -72,7 +72,6 @@ struct OperatorOps
 	bool (*wants_batch)(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);
 	/* When, by the clock, it has something to do without data (timers, TTL); DT_NOEND: never. May be NULL. */
 	TimestampTz (*next_due)(Operator *op);
-	bool (*fold_due)(Operator *op);
 	void (*close)(Operator *op);
 	/* Refuses (0A000) what the operator could not keep or call; when the query is made. May be NULL. */
 	void (*check)(OperatorSpec *spec);
@@ -93,7 +92,6 @@ extern void operator_begin_stores(Operator *op, int64 batch_id);
 extern void operator_flush(Operator *op);
 extern void operator_committed(Operator *op);
 extern void operator_forget(Operator *op, int64 last_batch);
-extern bool operator_fold_due(Operator *op);
 extern void operator_close_stores(Operator *op);
 /* Wants a batch without data whenever the watermark has moved. */
 extern bool operator_wants_batch(Operator *op, TimestampTz evicted_at, TimestampTz next_watermark);

@@ -509,7 +509,6 @@ const OperatorOps session_operator = {.name = "sessionWindowStateStoreSaveExec",
 									  .committed = aggregate_committed,
 									  .forget = session_forget,
 									  .wants_batch = aggregate_wants_batch,
-									  .fold_due = operator_fold_due,
 									  .close = aggregate_close,
 									  .check = aggregate_check,
 									  .show = session_show};

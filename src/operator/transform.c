@@ -249,7 +249,6 @@ const OperatorOps transform_operator = {
 	.forget = transform_forget,
 	.wants_batch = transform_wants_batch,
 	.next_due = transform_next_due,
-	.fold_due = operator_fold_due,
 	.close = transform_close,
 	.show = transform_show,
 };

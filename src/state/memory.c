@@ -72,6 +72,7 @@ typedef struct MemoryStore
 	int64 changed_bytes; /* changelog since the newest snapshot */
 	int64 last_bytes;	 /* of it, the last batch's */
 	int64 folding;		 /* of it, what is being folded at present */
+	int64 logged;		 /* changelog since the last purge */
 	int64 released;		 /* values released since the last repacking */
 	int64 puts, check_at; /* when the memory is measured next */
 	int64 flushed_batch; /* its next chunk number is next_chunk */
@@ -297,7 +298,7 @@ load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_
 	}
 	if (strcmp(table, STATE_CHANGE) == 0 && scan->batch_id >= 0)
 	{
-		store->changed_bytes = scan->bytes;
+		store->changed_bytes = store->logged = scan->bytes;
 		store->flushed_batch = scan->batch_id;
 		store->next_chunk = scan->chunk + 1;
 	}
@@ -592,6 +593,7 @@ memory_flush(StateStore *base, int64 batch_id)
 {
 	MemoryStore *store = memory_ready(base);
 	ChunkWriter *writer;
+	int64 written = 0;
 
 	memory_check_limit(store);
 	if (store->ndirty == 0)
@@ -601,9 +603,10 @@ memory_flush(StateStore *base, int64 batch_id)
 	writer = chunk_writer_begin(STATE_CHANGE, &store->id, batch_id, store->next_chunk);
 	for (int64 i = 0; i < store->ndirty; i++)
 		flush_entry(store, store->dirty[i], writer);
-	store->last_bytes -= store->changed_bytes;
-	store->next_chunk = chunk_writer_end(writer, false, &store->changed_bytes);
-	store->last_bytes += store->changed_bytes;
+	store->next_chunk = chunk_writer_end(writer, false, &written);
+	store->last_bytes += written;
+	store->changed_bytes += written;
+	store->logged += written;
 	store->flushed_batch = batch_id;
 }
 
@@ -747,7 +750,7 @@ state_fold_work(StateStore *base)
 
 	if (base->provider != &memory_state)
 		return table_store_purge_work(base);
-	return state_fold_due(base) ? store->bytes + store->changed_bytes : 0;
+	return store->logged + (state_fold_due(base) ? store->bytes : 0);
 }
 
 void
@@ -755,23 +758,29 @@ state_fold_begun(StateStore *base)
 {
 	MemoryStore *store = (MemoryStore *) base;
 
-	if (base->provider == &memory_state)
-		store->folding = store->changed_bytes;
-	else
+	if (base->provider != &memory_state)
+	{
 		table_store_purging(base);
+		return;
+	}
+	store->folding = store->changed_bytes;
+	store->logged = 0;
 }
 
-void
+bool
 state_fold_ended(StateStore *base, int64 last_batch)
 {
 	MemoryStore *store = (MemoryStore *) base;
+	bool folded;
 
 	if (base->provider != &memory_state)
-		return;
-	if (store->folding > 0 && snapshot_newest(&store->id, last_batch) == last_batch)
+		return false;
+	folded = store->folding > 0 && snapshot_newest(&store->id, last_batch) == last_batch;
+	if (folded)
 	{
 		store->changed_bytes -= store->folding;
 		store->last_bytes = Min(store->last_bytes, store->changed_bytes);
 	}
 	store->folding = 0;
+	return folded;
 }

@@ -102,7 +102,7 @@ rows_create(int64 query_id)
 	execute_as_superuser(psprintf(
 		"CREATE TABLE stream.%s (bucket pg_catalog.int8 NOT NULL, batch_id pg_catalog.int8 NOT NULL, expires pg_catalog.timestamptz, "
 		"state pg_catalog.int2 NOT NULL, key pg_catalog.bytea NOT NULL, value pg_catalog.bytea NOT NULL) "
-		"WITH (fillfactor = 80, toast_tuple_target = 8160)",
+		"WITH (fillfactor = 80, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)",
 		name));
 	execute_as_superuser(psprintf("ALTER TABLE stream.%s ALTER COLUMN key SET STORAGE EXTERNAL, ALTER COLUMN value SET STORAGE EXTERNAL", name));
 	execute_as_superuser(psprintf("CREATE INDEX %s_bucket ON stream.%s (bucket)", name, name));

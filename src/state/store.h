@@ -146,8 +146,8 @@ extern bool state_purge(int64 query_id, int64 oldest_retained);
 extern bool state_fold_due(StateStore *store);
 /* How many bytes folding and purging would go through now. */
 extern int64 state_fold_work(StateStore *store);
-/* Folding began, here or elsewhere: none is due until it ended. last_batch: the one it went by. The latter in a transaction: looks whether it was done. */
+/* Folding began, here or elsewhere: none is due until it ended. last_batch: the one it went by. The latter in a transaction: true: this state was folded. */
 extern void state_fold_begun(StateStore *store);
-extern void state_fold_ended(StateStore *store, int64 last_batch);
+extern bool state_fold_ended(StateStore *store, int64 last_batch);
 
 #endif

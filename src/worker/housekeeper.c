@@ -11,9 +11,13 @@
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "util/clock.h"
+#include "util/failpoint.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+
+#define REST_US (60 * INT64CONST(1000000))
 
 /* Travels in bgw_extra. */
 typedef struct HousekeeperLaunch
@@ -29,6 +33,7 @@ StaticAssertDecl(sizeof(HousekeeperLaunch) <= BGW_EXTRALEN, "HousekeeperLaunch m
 
 static BackgroundWorkerHandle *running = NULL;
 static Housekeeping running_work;
+static int64 not_before = 0; /* monotonic: after one that did not do its work */
 
 static bool
 launch(const Housekeeping *work, Oid owner)
@@ -68,7 +73,7 @@ collect(QueryRuntime *rt)
 		return false;
 	pfree(running);
 	running = NULL;
-	housekeeping_ended(rt, &running_work);
+	not_before = housekeeping_ended(rt, &running_work) ? 0 : clock_monotonic_us() + REST_US;
 	return true;
 }
 
@@ -77,7 +82,7 @@ housekeeper_look(QueryRuntime *rt, Oid owner)
 {
 	Housekeeping work;
 
-	if (!collect(rt) || !housekeeping_due(rt, &work))
+	if (!collect(rt) || clock_monotonic_us() < not_before || !housekeeping_due(rt, &work))
 		return;
 	if (!work.big || !launch(&work, owner))
 	{
@@ -86,6 +91,13 @@ housekeeper_look(QueryRuntime *rt, Oid owner)
 	}
 	running_work = work;
 	housekeeping_begun(rt, &work);
+}
+
+void
+housekeeper_stop(void)
+{
+	if (running)
+		TerminateBackgroundWorker(running);
 }
 
 /* ---- the process ---- */
@@ -107,6 +119,7 @@ stream_housekeeper_main(Datum arg)
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	housekeeping_run(&extra.work);
+	FAILPOINT("housekept");
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	proc_exit(0);

@@ -57,6 +57,7 @@ typedef struct Worker
 	bool busy;				   /* no trigger has found nothing since the last batch */
 	TimestampTz last_trigger;  /* 0: not yet */
 	int64 last_trigger_mono;
+	int64 statistics_due;	   /* monotonic; 0: all are reported */
 	ErrorData *error;		   /* not recorded yet */
 	int record_attempts;
 	int failures;			   /* in a row */
@@ -98,6 +99,7 @@ postmaster_died(int signal)
 static void
 worker_detach(int code, Datum arg)
 {
+	housekeeper_stop();
 	status_worker_detach();
 }
 
@@ -274,11 +276,35 @@ trigger_wait(Worker *w)
 	return wait < 0 ? -1 : Max(wait, w->last_trigger_mono + REST_US - clock_monotonic_us());
 }
 
+/* Of two waits, -1: for ever. */
+static int64
+sooner(int64 a, int64 b)
+{
+	return a < 0 ? b : (b < 0 ? a : Min(a, b));
+}
+
+/*
+ * Without it autovacuum would not learn of what batches leave behind. Often enough, not more: microseconds until what is left must be reported, -1: nothing
+ * is. Between transactions the server's own sense of time stands still.
+ */
+static int64
+statistics_report(Worker *w)
+{
+	int64 now = clock_monotonic_us();
+	long wait_ms = pgstat_report_stat(w->statistics_due > 0 && now >= w->statistics_due);
+
+	if (wait_ms <= 0)
+		w->statistics_due = 0;
+	else if (w->statistics_due == 0)
+		w->statistics_due = now + wait_ms * INT64CONST(1000);
+	return w->statistics_due > 0 ? Max(w->statistics_due - now, 0) : -1;
+}
+
 static void
 worker_wait(Worker *w, int64 wait_us)
 {
 	int64 event_us = event_send_due(w->launch.query_id);
-	int64 limit = wait_us < 0 ? event_us : (event_us < 0 ? wait_us : Min(wait_us, event_us));
+	int64 limit = sooner(sooner(wait_us, event_us), statistics_report(w));
 
 	MemoryContextSwitchTo(w->step_context);
 	status_set_message(trigger_is_immediate(&w->query->trigger) ? "Waiting for data to arrive" : "Waiting for next trigger");
@@ -430,6 +456,7 @@ worker_step(Worker *w)
 	if (wait_us == 0)
 	{
 		status_set_message("Processing new data");
+		(void) statistics_report(w);
 		return worker_after_trigger(w, worker_fire(w));
 	}
 	worker_wait(w, wait_us);

@@ -89,44 +89,121 @@ $node->safe_psql('postgres', 'SELECT stream.drop_query(name) FROM stream.queries
 
 # ---- a thousand batches ----
 
+# Hundreds at a time, with vacuum in between: what each hundred leaves behind is used again by the next.
 $node->safe_psql('postgres', <<'SQL');
-CREATE TABLE hit_t (k int, v int);
+CREATE TABLE hit_t (k int, pad text, v int);
 SELECT stream.create_source('hit', 'table', options => '{"table": "hit_t"}');
 SELECT stream.create_query('hits', 'SELECT k, count(*) AS n, sum(v) AS total FROM hit GROUP BY k HAVING count(*) < 0', stream.to_table('hits_out'), output_mode => 'update',
 	options => '{"state_provider": "table", "max_rows_per_batch": 500, "min_batches_to_retain": 10}', start => false);
-INSERT INTO hit_t SELECT i, 1 FROM generate_series(1, 20000) i;
+INSERT INTO hit_t SELECT i, '', 1 FROM generate_series(1, 20000) i;
 CALL stream.process_all_available('hits');
-VACUUM hit_t;
 SQL
-my $tables = "SELECT pg_total_relation_size('stream.state_undo') AS undo, (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE relname LIKE 'state_row_%' AND relkind = 'r') AS rows";
-my ($undo_first, $rows_first) = split /\|/, $node->safe_psql('postgres', $tables);
-$node->safe_psql('postgres', "INSERT INTO hit_t SELECT (random() * 20000)::int, 1 FROM generate_series(1, 500 * 1000) i; SELECT stream.start_query('hits')");
-wait_for(sub { $node->safe_psql('postgres', "SELECT last_batch_id >= 1039 FROM stream.queries WHERE name = 'hits'") eq 't' }, 300);
-my ($undo_last, $rows_last) = split /\|/, $node->safe_psql('postgres', $tables);
-my $batches = $node->safe_psql('postgres', "SELECT last_batch_id FROM stream.queries WHERE name = 'hits'");
-note "after $batches batches: rows $rows_first -> $rows_last bytes, undo log $undo_first -> $undo_last bytes";
-cmp_ok($batches, '>=', 1039, 'a thousand batches ran');
-cmp_ok($rows_last, '<', 2 * $rows_first, 'the rows take less than twice what they took when they were new');
-cmp_ok($undo_last, '<', 4 * 1024 * 1024, 'the undo log is purged and its space used again');
+
+sub sizes
+{
+	return split /\|/, $node->safe_psql('postgres', "SELECT pg_total_relation_size('stream.state_undo'), (SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
+		  . "WHERE relname LIKE 'state_row_%' AND relkind = 'r'), (SELECT sum(pg_total_relation_size('stream.' || t)) FROM unnest(ARRAY['offset_entry', 'commit_entry', 'progress_entry', 'state_size']) t)");
+}
+
+sub vacuumed
+{
+	return $node->safe_psql('postgres', "SELECT autovacuum_count FROM pg_stat_all_tables WHERE relid = 'stream.state_undo'::regclass");
+}
+
+my ($undo_first, $rows_first) = sizes();
+my (@hundred, @last);
+$node->safe_psql('postgres', "SELECT stream.start_query('hits')");
+for my $round (1 .. 10)
+{
+	my $vacuumed = vacuumed();
+	$node->safe_psql('postgres', "INSERT INTO hit_t SELECT (random() * 20000)::int, '', 1 FROM generate_series(1, 500 * 100) i");
+	wait_for(sub { $node->safe_psql('postgres', "SELECT last_batch_id >= 39 + 100 * $round FROM stream.queries WHERE name = 'hits'") eq 't' }, 120);
+	ok(wait_for(sub { vacuumed() > $vacuumed }, 60), "autovacuum knows what batches leave behind ($round)") or last;
+	@hundred = sizes() if $round == 2;
+	@last = sizes();
+}
+note "rows $rows_first, after 200 batches $hundred[1], after 1000 $last[1] bytes; undo log $undo_first, $hundred[0], $last[0]; logs $hundred[2], $last[2]";
+cmp_ok($last[1], '<', 1.6 * $rows_first, 'the rows take little more than when they were new');
+cmp_ok($last[0], '<', 1.5 * $hundred[0], 'the space of the undo log is used again');
+cmp_ok($last[2], '<', 1.5 * $hundred[2], 'and that of the other logs');
 $node->safe_psql('postgres', 'SELECT stream.drop_query(name) FROM stream.queries');
 
 # ---- folding beside the batches ----
 
+# Twelve megabytes of state, a fifth of it changed in each batch.
 $node->safe_psql('postgres', <<'SQL');
-SELECT stream.create_query('folded', 'SELECT k, count(*) AS n, sum(v) AS total FROM hit GROUP BY k HAVING count(*) < 0', stream.to_table('folded_out'), output_mode => 'update',
-	options => '{"max_rows_per_batch": 100000, "min_batches_to_retain": 2}', start => false);
+CREATE FUNCTION more(batches int) RETURNS void LANGUAGE sql AS
+	$$INSERT INTO hit_t SELECT b * 20000 % 100000 + i, repeat('x', 70), 1 FROM generate_series(1, batches) b, generate_series(1, 20000) i$$;
 TRUNCATE hit_t;
-INSERT INTO hit_t SELECT i, 1 FROM generate_series(1, 400000) i;
-INSERT INTO hit_t SELECT i, 1 FROM generate_series(1, 400000) i;
-SELECT stream.start_query('folded');
+SELECT stream.create_query('folded', 'SELECT k, pad, count(*) AS n, sum(v) AS total FROM hit GROUP BY k, pad HAVING count(*) < 0', stream.to_table('folded_out'), output_mode => 'update',
+	options => '{"max_rows_per_batch": 20000, "min_batches_to_retain": 2}');
 SQL
-wait_for(sub { $node->safe_psql('postgres', "SELECT EXISTS (SELECT FROM stream.state_snapshot)") eq 't' }, 120);
-is($node->safe_psql('postgres', "CALL stream.process_all_available('folded'); SELECT count(*) > 0 FROM stream.state_snapshot"), 't', 'the changelog was folded');
-wait_for(sub { $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'stream_ext housekeeper'") eq '0' }, 60);
-$node->safe_psql('postgres', "SELECT stream.stop_query('folded'); SELECT stream.start_query('folded'); INSERT INTO hit_t VALUES (1, 1)");
-$node->safe_psql('postgres', "CALL stream.process_all_available('folded')");
+my $keeper = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'stream_ext housekeeper'";
+my $last_batch = "SELECT last_batch_id FROM stream.queries WHERE name = 'folded'";
+
+sub point
+{
+	my ($failpoint) = @_;
+	wait_for(sub { try_psql("ALTER SYSTEM SET stream_ext.failpoints = '$failpoint'") && try_psql('SELECT pg_reload_conf()') }, 60);
+}
+
+# Feeds until one is at work, held there by the crash point; returns its process.
+sub keeper_at_work
+{
+	my $pid;
+	point('housekept:1:sleep');
+	ok(wait_for(sub { try_psql('SELECT more(2)'); $pid = $node->safe_psql('postgres', $keeper); $pid =~ /^\d+$/ }, 90), 'a process of its own folds');
+	return $pid;
+}
+
+sub whole
+{
+	my ($what) = @_;
+	point('');
+	ok(status_is($node, 'folded', 'running', 90), "the query runs after $what");
+	wait_for(sub { try_psql("CALL stream.process_all_available('folded')") }, 120);
+	is($node->safe_psql('postgres', "SELECT count(*), sum((value->>'n')::int) FROM stream.state('folded')"),
+		$node->safe_psql('postgres', 'SELECT count(DISTINCT k), count(*) FROM hit_t'), "the state is whole after $what");
+}
+
+my $pid = keeper_at_work();
+my $at = $node->safe_psql('postgres', $last_batch);
+$node->safe_psql('postgres', 'SELECT more(3)');
+ok(wait_for(sub { $node->safe_psql('postgres', $last_batch) >= $at + 3 }, 30), 'batches go on while it does');
+is($node->safe_psql('postgres', $keeper), $pid, 'it is still at it');
+
+my $crashed = crashes();
+kill 'KILL', $pid;
+wait_for(sub { crashes() > $crashed }, 60);
+whole('it was killed');
+
+keeper_at_work();
+$crashed = crashes();
+kill 'KILL', $node->safe_psql('postgres', "SELECT pid FROM stream.queries WHERE name = 'folded'");
+wait_for(sub { crashes() > $crashed }, 60);
+whole('the worker was killed');
+
+keeper_at_work();
 $node->safe_psql('postgres', "SELECT stream.stop_query('folded')");
-is($node->safe_psql('postgres', "SELECT count(*), sum((value->>'n')::int) FROM stream.state('folded')"),
-	$node->safe_psql('postgres', 'SELECT count(DISTINCT k), count(*) FROM hit_t'), 'a start from the snapshot has the whole state');
+ok(wait_for(sub { $node->safe_psql('postgres', $keeper) eq '' }, 30), 'it ends with the worker');
+$node->safe_psql('postgres', "SELECT stream.start_query('folded')");
+whole('it was stopped in the middle');
+
+my $folded = $node->safe_psql('postgres', 'SELECT coalesce(max(batch_id), -1) FROM stream.state_snapshot');
+ok(wait_for(sub { try_psql('SELECT more(2)'); $node->safe_psql('postgres', 'SELECT coalesce(max(batch_id), -1) FROM stream.state_snapshot') > $folded }, 60), 'undisturbed it folds');
+ok(wait_for(sub { $node->safe_psql('postgres', $keeper) eq '' }, 30), 'and is gone');
+$node->safe_psql('postgres', "CALL stream.process_all_available('folded'); SELECT stream.stop_query('folded'); SELECT stream.start_query('folded')");
+whole('a start from the snapshot');
+
+# One that fails is not tried again at once.
+point('housekept:1:error');
+my $failed = () = slurp_file($node->logfile) =~ /failpoint reached at step "housekept"/g;
+is($failed, 0, 'none failed yet');
+ok(wait_for(sub { try_psql('SELECT more(2)'); slurp_file($node->logfile) =~ /failpoint reached at step "housekept"/ }, 60), 'one fails');
+$at = $node->safe_psql('postgres', $last_batch);
+wait_for(sub { try_psql('SELECT more(5)'); $node->safe_psql('postgres', $last_batch) >= $at + 20 }, 60);
+$failed = () = slurp_file($node->logfile) =~ /failpoint reached at step "housekept"/g;
+is($failed, 1, 'it is left alone for a minute');
+whole('one failed');
 unlike(slurp_file($node->logfile), qr/reference leak|PANIC|TRAP/, 'nothing odd in the log');
 done_testing();
