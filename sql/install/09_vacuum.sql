@@ -6,6 +6,6 @@ ALTER TABLE stream.offset_entry SET (autovacuum_vacuum_scale_factor = 0.0, autov
 ALTER TABLE stream.commit_entry SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE stream.progress_entry SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE stream.state_size SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE stream.state_change SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE stream.state_snapshot SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE stream.state_undo SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE stream.state_change SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 250, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE stream.state_snapshot SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 250, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE stream.state_undo SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 250, autovacuum_vacuum_cost_delay = 0);

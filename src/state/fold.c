@@ -6,6 +6,7 @@
 #include "state/changelog.h"
 
 #include "state/changes.h"
+#include "state/memory.h"
 #include "state/store.h"
 #include "state/undo.h"
 #include "utils/memutils.h"
@@ -141,8 +142,38 @@ state_fold(int64 query_id, int64 last_batch)
 	return did;
 }
 
+/* ---- when ---- */
+
 bool
 fold_is_due(int64 changed_bytes, int64 live_bytes)
 {
 	return changed_bytes > Max(FOLD_MINIMUM, live_bytes);
+}
+
+bool
+state_fold_due(StateStore *base)
+{
+	return base->provider == &memory_state && memory_fold_due((MemoryStore *) base);
+}
+
+int64
+state_fold_work(StateStore *base)
+{
+	LiveStore *store = (LiveStore *) base;
+
+	return store->logged + (state_fold_due(base) ? store->bytes : 0);
+}
+
+void
+state_fold_begun(StateStore *base)
+{
+	if (base->provider == &memory_state)
+		memory_fold_begun((MemoryStore *) base);
+	((LiveStore *) base)->logged = 0;
+}
+
+bool
+state_fold_ended(StateStore *base, int64 last_batch)
+{
+	return base->provider == &memory_state && memory_fold_ended((MemoryStore *) base, last_batch);
 }

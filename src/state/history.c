@@ -3,6 +3,7 @@
  * A query whose entries lie in place has a table stream.state_row_<id>; where it has none, changelog and snapshots are the state.
  */
 #include "state/changelog.h"
+#include "state/live.h"
 #include "state/rows.h"
 #include "state/store.h"
 #include "state/table.h"
@@ -150,4 +151,49 @@ state_convert(int64 query_id, const StateProvider *provider, List *stores, int64
 		convert_to_table(query_id, stores, last_batch);
 	else
 		convert_to_memory(query_id, last_batch);
+}
+
+/* ---- for people ---- */
+
+typedef struct ChangeScan
+{
+	LiveStore *store;
+	MemoryContext context; /* of one entry */
+	StateChangeCallback callback;
+	void *arg;
+} ChangeScan;
+
+static void
+change_tell(void *arg, int64 batch_id, const PackedEntry *packed)
+{
+	ChangeScan *scan = arg;
+	const StateSchema *schema = &scan->store->base.schema;
+	MemoryContext caller = MemoryContextSwitchTo(scan->context);
+	StateEntry *entry = palloc0(sizeof(StateEntry));
+
+	entry->key = key_read(scan->store->keys, packed->key, packed->key_length);
+	entry->expires = packed->removed ? DT_NOEND : packed->expires;
+	entry->removed = packed->removed;
+	if (!entry->removed && packed->value_length > 0)
+		schema->value_ops->deserialize(schema->operator_private, entry, packed->value, packed->value_length, scan->context);
+	MemoryContextSwitchTo(caller);
+	scan->callback(scan->arg, batch_id, entry);
+	MemoryContextReset(scan->context);
+}
+
+void
+state_scan_changes(StateStore *base, int64 from_batch, int64 to_batch, StateChangeCallback callback, void *arg)
+{
+	LiveStore *store = (LiveStore *) base;
+	ChangeScan scan = {.store = store, .callback = callback, .arg = arg};
+
+	scan.context = AllocSetContextCreate(CurrentMemoryContext, "stream state change", ALLOCSET_DEFAULT_SIZES);
+	state_read_changes(&store->id, from_batch, to_batch, change_tell, &scan);
+	MemoryContextDelete(scan.context);
+}
+
+int64
+state_oldest_readable(StateStore *base)
+{
+	return state_oldest(&((LiveStore *) base)->id);
 }

@@ -1,0 +1,66 @@
+/*
+ * memory_load.c: state out of the tables into a store of the memory provider.
+ * Path: newest snapshot → changelog after it, entry by entry; under one snapshot of the database, because folding may replace what is being read.
+ */
+#include "state/memory.h"
+
+#include "util/operation.h"
+#include "utils/snapmgr.h"
+
+static void
+load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_batch, int64 to_batch)
+{
+	ChunkScan *scan = chunk_scan_begin(table, at, from_batch, to_batch);
+	PackedEntry packed;
+	int64 rows = 0;
+
+	while (chunk_scan_next(scan, &packed))
+	{
+		memory_load_entry(store, &packed);
+		if (++rows % OPERATION_ROWS == 0)
+			operation_show(OPERATION_LOAD_STATE, store->live.id.query_id, to_batch, rows);
+	}
+	if (strcmp(table, STATE_CHANGE) == 0 && scan->batch_id >= 0)
+	{
+		store->changed_bytes = store->live.logged = scan->bytes;
+		store->flushed_batch = scan->batch_id;
+		store->next_chunk = scan->chunk + 1;
+	}
+	chunk_scan_end(scan);
+}
+
+static void
+load_changelog(MemoryStore *store, int64 batch_id)
+{
+	StateId at = store->live.id;
+	int64 snapshot;
+
+	at.snapshot = RegisterSnapshot(GetLatestSnapshot());
+	state_check_retained(&at, batch_id);
+	snapshot = snapshot_newest(&at, batch_id);
+	if (snapshot >= 0)
+		load_table(store, &at, STATE_SNAPSHOT, snapshot, snapshot);
+	load_table(store, &at, STATE_CHANGE, snapshot + 1, batch_id);
+	UnregisterSnapshot(at.snapshot);
+	operation_end();
+}
+
+static void
+load_told(void *arg, int64 batch_id, const PackedEntry *packed)
+{
+	memory_load_entry(arg, packed);
+}
+
+/* State that lies in place comes here for the state reader only. */
+void
+memory_load(MemoryStore *store, int64 batch_id)
+{
+	memory_clear(store);
+	store->live.stale = true;
+	store->stale_batch = batch_id;
+	if (batch_id >= 0 && state_provider_of(store->live.id.query_id) == &memory_state)
+		load_changelog(store, batch_id);
+	else if (batch_id >= 0)
+		state_read_asof(&store->live.id, batch_id, load_told, store);
+	store->live.stale = false;
+}
