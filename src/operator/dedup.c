@@ -36,24 +36,39 @@ static const StateValueOps dedup_value_ops = {dedup_serialize, dedup_deserialize
 
 /* ---- the operator ---- */
 
+static StateSchema
+dedup_schema(DedupSpec *spec, int64 query_id)
+{
+	StateSchema schema = {.query_id = query_id, .operator_id = spec->base.id, .state_name = "default"};
+
+	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys);
+	for (int i = 1; i <= spec->nkeys; i++)
+		TupleDescCopyEntry(schema.keydesc, i, spec->base.input[0], i);
+	schema.eq_operators = spec->eq_operators;
+	schema.collations = spec->collations;
+	schema.value_ops = &dedup_value_ops;
+	schema.releasable = true;
+	return schema;
+}
+
+static void
+dedup_check(OperatorSpec *base)
+{
+	StateSchema schema = dedup_schema((DedupSpec *) base, -1);
+
+	state_check_key(&schema);
+}
+
 static Operator *
 dedup_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, int64 last_batch)
 {
 	DedupSpec *spec = (DedupSpec *) base;
 	Dedup *dedup = palloc0(sizeof(Dedup));
-	StateSchema schema = {.query_id = query_id, .operator_id = base->id, .state_name = "default"};
+	StateSchema schema = dedup_schema(spec, query_id);
 
 	dedup->base.ops = &dedup_operator;
 	dedup->base.spec = base;
 	dedup->base.context = CurrentMemoryContext;
-	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys);
-	for (int i = 1; i <= spec->nkeys; i++)
-		TupleDescCopyEntry(schema.keydesc, i, base->input[0], i);
-	schema.eq_operators = spec->eq_operators;
-	schema.collations = spec->collations;
-	schema.value_ops = &dedup_value_ops;
-	schema.operator_private = dedup;
-	schema.releasable = true;
 	dedup->store = provider->open(&schema, last_batch);
 	dedup->base.stores = list_make1(dedup->store);
 	dedup->output = MakeSingleTupleTableSlot(base->output, &TTSOpsVirtual);
@@ -164,4 +179,5 @@ const OperatorOps dedup_operator = {
 	.forget = operator_forget,
 	.wants_batch = dedup_wants_batch,
 	.close = dedup_close,
+	.check = dedup_check,
 };

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "optimizer/optimizer.h"
+#include "state/row_codec.h"
 #include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -30,6 +31,7 @@ typedef struct JoinRow
 typedef struct Side
 {
 	StateStore *store;
+	RowCodec *codec;	   /* of payloads */
 	TupleTableSlot *key;   /* join keys and serial number, for the store */
 	TupleTableSlot *row;   /* a stored row as the qual sees it: an input row whose payload is filled */
 	TupleTableSlot *payload;
@@ -55,18 +57,19 @@ join_serialize(void *arg, StateEntry *entry, StringInfo out)
 	JoinRow *row = entry->value;
 
 	appendStringInfoChar(out, row->matched ? 1 : 0);
-	appendBinaryStringInfo(out, (char *) row->payload, row->payload->t_len);
+	row_codec_write(((Side *) arg)->codec, row->payload, out);
 }
 
 static void
 join_deserialize(void *arg, StateEntry *entry, const char *bytes, Size len, MemoryContext context)
 {
-	JoinRow *row = MemoryContextAllocZero(context, sizeof(JoinRow));
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	JoinRow *row = palloc0(sizeof(JoinRow));
 
 	row->matched = bytes[0] != 0;
-	row->payload = MemoryContextAlloc(context, len - 1);
-	memcpy(row->payload, bytes + 1, len - 1);
+	row->payload = row_codec_read(((Side *) arg)->codec, bytes + 1, len - 1);
 	entry->value = row;
+	MemoryContextSwitchTo(caller);
 }
 
 static void
@@ -86,13 +89,10 @@ static const StateValueOps join_value_ops = {join_serialize, join_deserialize, j
 
 /* ---- open ---- */
 
-static void
-side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider, int64 last_batch)
+static StateSchema
+side_schema(JoinSpec *spec, int i, int64 query_id)
 {
-	JoinSpec *spec = (JoinSpec *) join->base.spec;
-	Side *side = &join->sides[i];
 	StateSchema schema = {.query_id = query_id, .operator_id = spec->base.id, .state_name = i == 0 ? "left" : "right"};
-	TupleDesc payload = CreateTemplateTupleDesc(spec->npayload[i]);
 
 	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys + 1);
 	schema.eq_operators = palloc(sizeof(Oid) * (spec->nkeys + 1));
@@ -106,12 +106,43 @@ side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider
 	TupleDescInitEntry(schema.keydesc, spec->nkeys + 1, "serial", INT8OID, -1, 0);
 	schema.eq_operators[spec->nkeys] = INT8_EQUAL_OPERATOR;
 	schema.value_ops = &join_value_ops;
-	schema.operator_private = side;
 	schema.nprefix = spec->nkeys;
 	schema.releasable = true;
+	return schema;
+}
+
+static TupleDesc
+side_payload(JoinSpec *spec, int i)
+{
+	TupleDesc payload = CreateTemplateTupleDesc(spec->npayload[i]);
+
 	for (int p = 1; p <= spec->npayload[i]; p++)
 		TupleDescCopyEntry(payload, p, spec->base.input[i], spec->nkeys + p);
+	return payload;
+}
 
+static void
+join_check(OperatorSpec *base)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		StateSchema schema = side_schema((JoinSpec *) base, i, -1);
+
+		state_check_key(&schema);
+		(void) row_codec_create(side_payload((JoinSpec *) base, i));
+	}
+}
+
+static void
+side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider, int64 last_batch)
+{
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	Side *side = &join->sides[i];
+	StateSchema schema = side_schema(spec, i, query_id);
+	TupleDesc payload = side_payload(spec, i);
+
+	schema.operator_private = side;
+	side->codec = row_codec_create(payload);
 	side->key = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
 	side->row = MakeSingleTupleTableSlot(spec->base.input[i], &TTSOpsVirtual);
 	side->payload = MakeSingleTupleTableSlot(payload, &TTSOpsMinimalTuple);
@@ -496,5 +527,6 @@ const OperatorOps join_operator = {
 	.forget = operator_forget,
 	.wants_batch = join_wants_batch,
 	.close = join_close,
+	.check = join_check,
 	.show = join_show,
 };

@@ -52,16 +52,13 @@ key_type_create(const StateSchema *schema)
 {
 	KeyType *type = palloc0(sizeof(KeyType));
 
-	type->desc = CreateTupleDescCopy(schema->keydesc);
-	type->ncolumns = type->desc->natts;
-	type->image = true;
+	type->row = row_codec_create(schema->keydesc);
+	type->ncolumns = schema->keydesc->natts;
 	type->columns = palloc0(sizeof(KeyColumn) * Max(type->ncolumns, 1));
-	type->values = palloc0(sizeof(Datum) * Max(type->ncolumns, 1));
-	type->nulls = palloc0(sizeof(bool) * Max(type->ncolumns, 1));
 	type->scratch = AllocSetContextCreate(CurrentMemoryContext, "stream state key", ALLOCSET_SMALL_SIZES);
 	for (int i = 0; i < type->ncolumns; i++)
 	{
-		Form_pg_attribute attribute = TupleDescAttr(type->desc, i);
+		Form_pg_attribute attribute = TupleDescAttr(schema->keydesc, i);
 		KeyColumn *column = &type->columns[i];
 		Oid hash_left, hash_right;
 
@@ -76,8 +73,6 @@ key_type_create(const StateSchema *schema)
 		fmgr_info(hash_left, &column->hash);
 		fmgr_info(get_opcode(schema->eq_operators[i]), &column->equal);
 		stored_hash_lookup(column, schema->eq_operators[i]);
-		codec_init(&column->codec, attribute->atttypid, attribute->atttypmod);
-		type->image &= column->codec.image;
 	}
 	return type;
 }
@@ -85,7 +80,10 @@ key_type_create(const StateSchema *schema)
 void
 state_check_key(const StateSchema *schema)
 {
-	MemoryContextDelete(key_type_create(schema)->scratch);
+	KeyType *type = key_type_create(schema);
+
+	MemoryContextDelete(type->scratch);
+	MemoryContextDelete(type->row->scratch);
 }
 
 static inline bool
@@ -204,22 +202,20 @@ equal_column(KeyType *type, KeyColumn *column, Datum a, Datum b)
 void
 key_deform(KeyType *type, MinimalTuple key, Datum *values, bool *nulls)
 {
-	HeapTupleData tuple;
-
-	tuple.t_len = key->t_len + MINIMAL_TUPLE_OFFSET;
-	tuple.t_data = (HeapTupleHeader) ((char *) key - MINIMAL_TUPLE_OFFSET);
-	heap_deform_tuple(&tuple, type->desc, values, nulls);
+	row_codec_deform(type->row, key, values, nulls);
 }
 
 bool
 key_equals(KeyType *type, MinimalTuple key, const Datum *values, const bool *nulls)
 {
-	key_deform(type, key, type->values, type->nulls);
+	RowCodec *row = type->row;
+
+	row_codec_deform(row, key, row->values, row->nulls);
 	for (int i = 0; i < type->ncolumns; i++)
 	{
-		if (type->nulls[i] != nulls[i])
+		if (row->nulls[i] != nulls[i])
 			return false;
-		if (!nulls[i] && !equal_column(type, &type->columns[i], type->values[i], values[i]))
+		if (!nulls[i] && !equal_column(type, &type->columns[i], row->values[i], values[i]))
 			return false;
 	}
 	return true;
@@ -228,69 +224,31 @@ key_equals(KeyType *type, MinimalTuple key, const Datum *values, const bool *nul
 MinimalTuple
 key_form(KeyType *type, const Datum *values, const bool *nulls)
 {
+	RowCodec *row = type->row;
 	MemoryContext caller = CurrentMemoryContext;
 
 	for (int i = 0; i < type->ncolumns; i++)
 	{
-		type->nulls[i] = nulls[i];
-		type->values[i] = values[i];
+		row->nulls[i] = nulls[i];
+		row->values[i] = values[i];
 		if (!nulls[i] && type->columns[i].length == -1 && !is_plain(values[i]))
 		{
 			MemoryContextSwitchTo(type->scratch);
-			type->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(values[i]));
+			row->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(values[i]));
 			MemoryContextSwitchTo(caller);
 		}
 	}
-	return heap_form_minimal_tuple(type->desc, type->values, type->nulls);
+	return heap_form_minimal_tuple(row->desc, row->values, row->nulls);
 }
 
 void
 key_write(KeyType *type, MinimalTuple key, StringInfo out)
 {
-	MemoryContext caller;
-
-	if (type->image)
-	{
-		appendBinaryStringInfo(out, (char *) key + MINIMAL_TUPLE_DATA_OFFSET, key->t_len - MINIMAL_TUPLE_DATA_OFFSET);
-		return;
-	}
-	caller = MemoryContextSwitchTo(type->scratch);
-	key_deform(type, key, type->values, type->nulls);
-	for (int i = 0; i < type->ncolumns; i++)
-	{
-		appendStringInfoChar(out, type->nulls[i] ? 0 : 1);
-		if (!type->nulls[i])
-			codec_write(&type->columns[i].codec, type->values[i], out);
-	}
-	MemoryContextSwitchTo(caller);
-}
-
-static MinimalTuple
-key_read_image(const char *bytes, uint32 length)
-{
-	MinimalTuple key = palloc0(length + MINIMAL_TUPLE_DATA_OFFSET);
-
-	key->t_len = length + MINIMAL_TUPLE_DATA_OFFSET;
-	memcpy((char *) key + MINIMAL_TUPLE_DATA_OFFSET, bytes, length);
-	return key;
+	row_codec_write(type->row, key, out);
 }
 
 MinimalTuple
 key_read(KeyType *type, const char *bytes, uint32 length)
 {
-	ByteReader reader = {bytes, bytes + length};
-	MemoryContext caller;
-
-	if (type->image)
-		return key_read_image(bytes, length);
-	MemoryContextReset(type->scratch);
-	caller = MemoryContextSwitchTo(type->scratch);
-	for (int i = 0; i < type->ncolumns; i++)
-	{
-		type->nulls[i] = *bytes_get(&reader, 1) == 0;
-		if (!type->nulls[i])
-			type->values[i] = codec_read(&type->columns[i].codec, &reader);
-	}
-	MemoryContextSwitchTo(caller);
-	return heap_form_minimal_tuple(type->desc, type->values, type->nulls);
+	return row_codec_read(type->row, bytes, length);
 }

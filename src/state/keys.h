@@ -8,7 +8,7 @@
 #include "postgres.h"
 #include "executor/tuptable.h"
 #include "lib/stringinfo.h"
-#include "state/codec.h"
+#include "state/row_codec.h"
 #include "state/store.h"
 
 typedef struct KeyColumn
@@ -21,17 +21,13 @@ typedef struct KeyColumn
 	FmgrInfo hash;
 	FmgrInfo stored_hash; /* the type's extended hash function, else the same as hash */
 	bool extended;
-	DatumCodec codec;
 } KeyColumn;
 
 typedef struct KeyType
 {
-	TupleDesc desc;
+	RowCodec *row; /* with room for a deformed stored key */
 	int ncolumns;
-	bool image; /* bytes of a key are its tuple's */
 	KeyColumn *columns;
-	Datum *values; /* scratch: the deformed stored key */
-	bool *nulls;
 	MemoryContext scratch; /* for what the types' functions allocate; reset by key_hash */
 } KeyType;
 
