@@ -1,6 +1,6 @@
 /*
  * state.c: the state reader: state, its changes, and what there is of it, as rows.
- * The query's plan opens its operators on the state as of a batch; they show their entries, which become jsonb here.
+ * The tables tell entries, one by one; the operators of the query's plan show them, and what they show becomes jsonb here.
  * Showing a result may call final functions of the owner's, so all of it runs with the owner's rights and no more.
  */
 #include "api/query.h"
@@ -95,10 +95,11 @@ reader_operator(StateReader *reader, int operator_id)
 	return NULL;
 }
 
+/* With nothing in it: entries are read past it. */
 static Operator *
-operator_open(StateReader *reader, OperatorSpec *spec, int64 batch_id)
+operator_open(StateReader *reader, OperatorSpec *spec)
 {
-	return spec->ops->open(spec, reader->query->id, &memory_state, batch_id);
+	return spec->ops->open(spec, reader->query->id, &memory_state, -1);
 }
 
 /* ---- rows ---- */
@@ -201,6 +202,23 @@ stores_by_name(Operator *op, const char *name)
 	return chosen != NIL ? chosen : op->stores;
 }
 
+typedef struct EntryTold
+{
+	StateReader *reader;
+	Operator *op;
+	StateStore *store;
+} EntryTold;
+
+static void
+tell_entry(void *arg, int64 batch_id, StateEntry *entry)
+{
+	EntryTold *told = arg;
+
+	told->reader->batch_id = batch_id;
+	told->reader->removed = entry->removed;
+	show_entry(told->reader, told->op, told->store, entry);
+}
+
 /* ---- the functions ---- */
 
 /* state(query, operator_id, batch_id, state_name): the entries as of a batch. */
@@ -218,36 +236,17 @@ stream_state(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("streaming query \"%s\" has not committed batch %lld", reader.query->name, (long long) batch_id),
 						errhint("stream.state_metadata() tells which batches state can be read as of.")));
-	op = operator_open(&reader, reader_operator(&reader, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1)), batch_id);
+	op = operator_open(&reader, reader_operator(&reader, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1)));
 	foreach (cell, stores_by_name(op, PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3))))
 	{
-		StateStore *store = lfirst(cell);
-		StateEntry *entry;
+		EntryTold told = {&reader, op, lfirst(cell)};
 
-		store->provider->scan_start(store);
-		while ((entry = store->provider->scan_next(store)))
-			show_entry(&reader, op, store, entry);
+		if (batch_id >= 0)
+			state_scan_asof(told.store, batch_id, tell_entry, &told);
 	}
 	op->ops->close(op);
 	reader_end(&reader);
 	return (Datum) 0;
-}
-
-typedef struct ChangeTold
-{
-	StateReader *reader;
-	Operator *op;
-	StateStore *store;
-} ChangeTold;
-
-static void
-tell_change(void *arg, int64 batch_id, StateEntry *entry)
-{
-	ChangeTold *told = arg;
-
-	told->reader->batch_id = batch_id;
-	told->reader->removed = entry->removed;
-	show_entry(told->reader, told->op, told->store, entry);
 }
 
 /* state_changes(query, operator_id, from_batch, to_batch): what these batches changed, in order. */
@@ -274,12 +273,12 @@ stream_state_changes(PG_FUNCTION_ARGS)
 							   (long long) to_batch, reader.query->name),
 						errdetail("Batches are numbered from 0, none may be negative, the first comes first; the last committed is %lld.",
 								  (long long) reader.last_batch)));
-	op = operator_open(&reader, reader_operator(&reader, PG_GETARG_INT32(1)), -1);
+	op = operator_open(&reader, reader_operator(&reader, PG_GETARG_INT32(1)));
 	foreach (cell, stores_by_name(op, NULL))
 	{
-		ChangeTold told = {&reader, op, lfirst(cell)};
+		EntryTold told = {&reader, op, lfirst(cell)};
 
-		state_scan_changes(told.store, from_batch, to_batch, tell_change, &told);
+		state_scan_changes(told.store, from_batch, to_batch, tell_entry, &told);
 	}
 	op->ops->close(op);
 	reader_end(&reader);
@@ -294,7 +293,7 @@ tell_metadata(StateReader *reader, Operator *op)
 	foreach (cell, op->stores)
 	{
 		StateStore *store = lfirst(cell);
-		StateMetrics metrics = store->provider->metrics(store);
+		StateMetrics metrics = state_measure(store, reader->last_batch);
 		Datum values[] = {Int32GetDatum(op->spec->id),	   CStringGetTextDatum(op->ops->name),
 						  CStringGetTextDatum(store->schema.state_name),
 						  Int64GetDatum(metrics.rows),	   Int64GetDatum(metrics.bytes),
@@ -316,7 +315,7 @@ stream_state_metadata(PG_FUNCTION_ARGS)
 	reader_begin(&reader, fcinfo);
 	foreach (cell, reader.plan->operators)
 	{
-		Operator *op = operator_open(&reader, lfirst(cell), reader.last_batch);
+		Operator *op = operator_open(&reader, lfirst(cell));
 
 		tell_metadata(&reader, op);
 		op->ops->close(op);

@@ -3,6 +3,8 @@
  * A query whose entries lie in place has a table stream.state_row_<id>; where it has none, changelog and snapshots are the state.
  */
 #include "state/changelog.h"
+
+#include "miscadmin.h"
 #include "state/live.h"
 #include "state/rows.h"
 #include "state/store.h"
@@ -155,22 +157,23 @@ state_convert(int64 query_id, const StateProvider *provider, List *stores, int64
 
 /* ---- for people ---- */
 
-typedef struct ChangeScan
+typedef struct EntryScan
 {
 	LiveStore *store;
 	MemoryContext context; /* of one entry */
-	StateChangeCallback callback;
+	StateEntryCallback callback;
 	void *arg;
-} ChangeScan;
+} EntryScan;
 
 static void
-change_tell(void *arg, int64 batch_id, const PackedEntry *packed)
+entry_tell(void *arg, int64 batch_id, const PackedEntry *packed)
 {
-	ChangeScan *scan = arg;
+	EntryScan *scan = arg;
 	const StateSchema *schema = &scan->store->base.schema;
 	MemoryContext caller = MemoryContextSwitchTo(scan->context);
 	StateEntry *entry = palloc0(sizeof(StateEntry));
 
+	CHECK_FOR_INTERRUPTS();
 	entry->key = key_read(scan->store->keys, packed->key, packed->key_length);
 	entry->expires = packed->removed ? DT_NOEND : packed->expires;
 	entry->removed = packed->removed;
@@ -181,15 +184,54 @@ change_tell(void *arg, int64 batch_id, const PackedEntry *packed)
 	MemoryContextReset(scan->context);
 }
 
-void
-state_scan_changes(StateStore *base, int64 from_batch, int64 to_batch, StateChangeCallback callback, void *arg)
+static EntryScan
+scan_begin(StateStore *store, StateEntryCallback callback, void *arg)
 {
-	LiveStore *store = (LiveStore *) base;
-	ChangeScan scan = {.store = store, .callback = callback, .arg = arg};
+	EntryScan scan = {.store = (LiveStore *) store, .callback = callback, .arg = arg};
 
-	scan.context = AllocSetContextCreate(CurrentMemoryContext, "stream state change", ALLOCSET_DEFAULT_SIZES);
-	state_read_changes(&store->id, from_batch, to_batch, change_tell, &scan);
+	scan.context = AllocSetContextCreate(CurrentMemoryContext, "stream state entry", ALLOCSET_DEFAULT_SIZES);
+	return scan;
+}
+
+void
+state_scan_asof(StateStore *store, int64 batch_id, StateEntryCallback callback, void *arg)
+{
+	EntryScan scan = scan_begin(store, callback, arg);
+
+	state_read_asof(&scan.store->id, batch_id, entry_tell, &scan);
 	MemoryContextDelete(scan.context);
+}
+
+void
+state_scan_changes(StateStore *store, int64 from_batch, int64 to_batch, StateEntryCallback callback, void *arg)
+{
+	EntryScan scan = scan_begin(store, callback, arg);
+
+	state_read_changes(&scan.store->id, from_batch, to_batch, entry_tell, &scan);
+	MemoryContextDelete(scan.context);
+}
+
+static void
+entry_measure(void *arg, int64 batch_id, const PackedEntry *entry)
+{
+	StateMetrics *metrics = arg;
+
+	CHECK_FOR_INTERRUPTS();
+	metrics->rows++;
+	metrics->bytes += entry->key_length + entry->value_length;
+}
+
+StateMetrics
+state_measure(StateStore *base, int64 batch_id)
+{
+	StateId *id = &((LiveStore *) base)->id;
+	StateMetrics metrics = {0};
+
+	if (in_place(id->query_id))
+		size_read(id, batch_id, &metrics.rows, &metrics.bytes);
+	else
+		changelog_read_asof(id, batch_id, entry_measure, &metrics);
+	return metrics;
 }
 
 int64

@@ -45,22 +45,13 @@ load_changelog(MemoryStore *store, int64 batch_id)
 	operation_end();
 }
 
-static void
-load_told(void *arg, int64 batch_id, const PackedEntry *packed)
-{
-	memory_load_entry(arg, packed);
-}
-
-/* State that lies in place comes here for the state reader only. */
 void
 memory_load(MemoryStore *store, int64 batch_id)
 {
 	memory_clear(store);
 	store->live.stale = true;
 	store->stale_batch = batch_id;
-	if (batch_id >= 0 && state_provider_of(store->live.id.query_id) == &memory_state)
+	if (batch_id >= 0)
 		load_changelog(store, batch_id);
-	else if (batch_id >= 0)
-		state_read_asof(&store->live.id, batch_id, load_told, store);
 	store->live.stale = false;
 }

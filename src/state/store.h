@@ -130,9 +130,17 @@ extern void state_delete(int64 query_id);
 extern void state_convert(int64 query_id, const StateProvider *provider, List *stores, int64 last_batch);
 /* ---- reading from outside a batch ---- */
 
-typedef void (*StateChangeCallback)(void *arg, int64 batch_id, StateEntry *entry);
-/* Every change of batches from..to, in order; the entry lives until the callback returns and is in no store; removed: no value. 55000: no longer retained. */
-extern void state_scan_changes(StateStore *store, int64 from_batch, int64 to_batch, StateChangeCallback callback, void *arg);
+/*
+ * A store tells whose state, and how to read it; what it holds itself does not matter. Entries come one by one: each lives until the callback returns and
+ * is in no store. 55000: no longer retained.
+ */
+typedef void (*StateEntryCallback)(void *arg, int64 batch_id, StateEntry *entry);
+/* Every live entry as of a batch, in no order. */
+extern void state_scan_asof(StateStore *store, int64 batch_id, StateEntryCallback callback, void *arg);
+/* Every change of batches from..to, in order; removed: no value. */
+extern void state_scan_changes(StateStore *store, int64 from_batch, int64 to_batch, StateEntryCallback callback, void *arg);
+/* Rows and bytes as of a batch. */
+extern StateMetrics state_measure(StateStore *store, int64 batch_id);
 /* The lowest batch as of which this state can be read. */
 extern int64 state_oldest_readable(StateStore *store);
 
