@@ -9,6 +9,7 @@
 #include "access/nbtree.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "state/portable_hash.h"
 #include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -31,15 +32,16 @@ image_decides(Oid eq_operator, Oid collation)
 		   DatumGetBool(OidFunctionCall1Coll(procedure, collation, ObjectIdGetDatum(entry->btree_opintype)));
 }
 
-/* What hash indexes and hash partitions stand on as well: it stays what it is. */
+/* What hash indexes and hash partitions stand on as well: it stays what it is, but for what enums are hashed by. */
 static void
-stored_hash_lookup(KeyColumn *column, Oid eq_operator)
+stored_hash_lookup(KeyColumn *column, Oid type, Oid eq_operator)
 {
 	Oid left, right;
 	TypeCacheEntry *entry;
 
 	op_input_types(eq_operator, &left, &right);
 	entry = lookup_type_cache(left, TYPECACHE_HASH_OPFAMILY | TYPECACHE_HASH_EXTENDED_PROC);
+	column->by_parts = type_has_enum(type) ? type : InvalidOid;
 	column->extended = OidIsValid(entry->hash_extended_proc) && op_in_opfamily(eq_operator, entry->hash_opf);
 	if (column->extended)
 		fmgr_info(entry->hash_extended_proc, &column->stored_hash);
@@ -72,7 +74,7 @@ key_type_create(const StateSchema *schema)
 							errdetail("The type cannot be hashed."), errhint("Cast the key to a type that can be, such as text.")));
 		fmgr_info(hash_left, &column->hash);
 		fmgr_info(get_opcode(schema->eq_operators[i]), &column->equal);
-		stored_hash_lookup(column, schema->eq_operators[i]);
+		stored_hash_lookup(column, attribute->atttypid, schema->eq_operators[i]);
 	}
 	return type;
 }
@@ -148,7 +150,9 @@ key_hash_stored(KeyType *type, int from, int to, const Datum *values, const bool
 		KeyColumn *column = &type->columns[i];
 		uint64 part = 0;
 
-		if (!nulls[i] && column->extended)
+		if (!nulls[i] && OidIsValid(column->by_parts))
+			part = portable_hash(column->by_parts, column->collation, values[i]);
+		else if (!nulls[i] && column->extended)
 			part = DatumGetUInt64(FunctionCall2Coll(&column->stored_hash, column->collation, values[i], Int64GetDatum(0)));
 		else if (!nulls[i])
 			part = hash_bytes_uint32_extended(DatumGetUInt32(FunctionCall1Coll(&column->stored_hash, column->collation, values[i])), 0);

@@ -21,6 +21,7 @@ typedef struct KeyColumn
 	FmgrInfo hash;
 	FmgrInfo stored_hash; /* the type's extended hash function, else the same as hash */
 	bool extended;
+	Oid by_parts; /* its hash would not be the same in another database: the type; else InvalidOid */
 } KeyColumn;
 
 typedef struct KeyType
