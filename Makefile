@@ -24,7 +24,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka bench fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka bench bench-peers fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -64,6 +64,7 @@ help:
 	@echo 'make check-regress      one suite; also -isolation -tap -conformance -property -layers. TESTS="a b" picks tests'
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make bench              speed, beside what it is compared with'
+	@echo 'make bench-peers        Spark, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17)'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
 	@echo 'make deps               installs what is missing (Debian: apt)'
 	@echo 'make && make install    into the PostgreSQL of PG_CONFIG'
@@ -79,8 +80,8 @@ check:
 endif
 check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka:
 	@$(HARNESS) check $(@:check-%=%)
-bench:
-	@$(HARNESS) bench
+bench bench-peers:
+	@$(HARNESS) $@
 fuzz:
 	@$(MAKE) -s -f test/fuzz/Makefile run
 lint:

@@ -1,8 +1,9 @@
 /*
- * latency.c: from producing a message to seeing its row. Sends numbered messages at a steady rate over a topic's partitions and asks the
- * database, over and over, for the highest number visible of each; a message's latency ends when an answer covers it.
+ * latency.c: from producing a message to seeing its row. Sends numbered messages at a steady rate over a topic's partitions and either asks
+ * the database, over and over, for the highest number visible of each, or reads the topic a query writes to; a message's latency ends when
+ * an answer covers it, or its "seq" is read.
  * bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY prints milliseconds: p50 p99 p99.9 max. Message n goes to partition
- * n % PARTITIONS; QUERY gives numbers, at least the highest of each partition.
+ * n % PARTITIONS; QUERY gives numbers, at least the highest of each partition. With the word topic for CONNINFO, QUERY names the topic.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,25 +70,113 @@ send_message(rd_kafka_t *producer, const char *topic, int partition, long number
 	rd_kafka_poll(producer, 0);
 }
 
+typedef struct Watch
+{
+	const double *sent; /* seconds, by number */
+	double *latency;	/* seconds; negative while the message is not visible */
+	long count;
+	long *visible; /* by partition: the next one to become visible */
+	int partitions;
+	PGconn *connection; /* one of these two */
+	rd_kafka_t *consumer;
+} Watch;
+
+static void
+open_connection(Watch *watch, const char *conninfo, const char *query)
+{
+	PGresult *prepared;
+
+	watch->connection = PQconnectdb(conninfo);
+	if (PQstatus(watch->connection) != CONNECTION_OK)
+		die("connect", PQerrorMessage(watch->connection));
+	prepared = PQprepare(watch->connection, "visible", query, 0, NULL);
+	if (PQresultStatus(prepared) != PGRES_COMMAND_OK)
+		die("query", PQerrorMessage(watch->connection));
+	PQclear(prepared);
+}
+
+/* All partitions of the topic, from where they end now. */
+static void
+open_consumer(Watch *watch, const char *servers, const char *topic)
+{
+	const char *settings[] = {"bootstrap.servers", servers, "group.id", "bench", "fetch.wait.max.ms", "2",
+							  "isolation.level", "read_committed", "log_level", "3", NULL};
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	const struct rd_kafka_metadata *metadata;
+	rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(8);
+	char error[512];
+
+	for (const char **s = settings; *s; s += 2)
+		if (rd_kafka_conf_set(conf, s[0], s[1], error, sizeof(error)))
+			die(s[0], error);
+	watch->consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof(error));
+	if (!watch->consumer)
+		die("no consumer", error);
+	rd_kafka_poll_set_consumer(watch->consumer);
+	if (rd_kafka_metadata(watch->consumer, 1, NULL, &metadata, 10000))
+		die("topics", "no answer");
+	for (int i = 0; i < metadata->topic_cnt; i++)
+		for (int p = 0; !strcmp(metadata->topics[i].topic, topic) && p < metadata->topics[i].partition_cnt; p++)
+		{
+			int64_t low, high;
+
+			if (rd_kafka_query_watermark_offsets(watch->consumer, topic, p, &low, &high, 10000))
+				die(topic, "no offsets");
+			rd_kafka_topic_partition_list_add(from, topic, p)->offset = high;
+		}
+	rd_kafka_metadata_destroy(metadata);
+	if (from->cnt == 0 || rd_kafka_assign(watch->consumer, from))
+		die(topic, "cannot be read");
+	rd_kafka_topic_partition_list_destroy(from);
+}
+
+static long
+cover(Watch *watch, long number, double seen)
+{
+	if (number < 0 || number >= watch->count || watch->latency[number] >= 0)
+		return 0;
+	watch->latency[number] = seen - watch->sent[number];
+	return 1;
+}
+
 /* Ends the latencies of what has become visible; returns how many messages that were. */
 static long
-look(PGconn *connection, int partitions, long *visible, const double *sent, double *latency)
+look_at_table(Watch *watch)
 {
-	PGresult *result = PQexecPrepared(connection, "visible", 0, NULL, NULL, NULL, 0);
+	PGresult *result = PQexecPrepared(watch->connection, "visible", 0, NULL, NULL, NULL, 0);
 	double seen = now();
 	long count = 0;
 
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		die("query", PQerrorMessage(connection));
+		die("query", PQerrorMessage(watch->connection));
 	for (int i = 0; i < PQntuples(result); i++)
 	{
 		long highest = PQgetisnull(result, i, 0) ? -1 : atol(PQgetvalue(result, i, 0));
-		int partition = highest < 0 ? 0 : (int) (highest % partitions);
+		long *next = &watch->visible[highest < 0 ? 0 : highest % watch->partitions];
 
-		for (; visible[partition] <= highest; visible[partition] += partitions, count++)
-			latency[visible[partition]] = seen - sent[visible[partition]];
+		for (; *next <= highest; *next += watch->partitions)
+			count += cover(watch, *next, seen);
 	}
 	PQclear(result);
+	return count;
+}
+
+static long
+look_at_topic(Watch *watch)
+{
+	rd_kafka_message_t *message;
+	long count = 0;
+
+	while ((message = rd_kafka_consumer_poll(watch->consumer, 0)))
+	{
+		char text[512];
+		const char *number;
+
+		snprintf(text, sizeof(text), "%.*s", message->err ? 0 : (int) message->len, (const char *) message->payload);
+		if ((number = strstr(text, "\"seq\":")))
+			count += cover(watch, atol(number + strlen("\"seq\":")), now());
+		rd_kafka_message_destroy(message);
+	}
 	return count;
 }
 
@@ -99,56 +188,62 @@ by_value(const void *a, const void *b)
 	return (*left > *right) - (*left < *right);
 }
 
+static void
+print_percentiles(double *latency, long count)
+{
+	qsort(latency, count, sizeof(double), by_value);
+	printf("%.2f %.2f %.2f %.2f\n", latency[count / 2] * 1e3, latency[count * 99 / 100] * 1e3, latency[count * 999 / 1000] * 1e3,
+		   latency[count - 1] * 1e3);
+}
+
 int
 main(int argc, char **argv)
 {
-	PGconn *connection;
-	PGresult *prepared;
+	Watch watch = {0};
 	rd_kafka_t *producer;
-	double rate, begin, *sent, *latency;
-	long count, produced = 0, covered = 0, skipped, *visible;
-	int partitions;
+	double rate, begin, *sent;
+	long produced = 0, covered = 0, skipped;
 
-	if (argc != 8 || (partitions = atoi(argv[3])) < 1)
-		die("usage", "bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY");
+	if (argc != 8 || (watch.partitions = atoi(argv[3])) < 1)
+		die("usage", "bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO|topic QUERY");
 	rate = atof(argv[4]);
-	count = (long) (rate * atof(argv[5]));
-	sent = malloc(sizeof(double) * count);
-	latency = malloc(sizeof(double) * count);
-	visible = malloc(sizeof(long) * partitions); /* the next one to become visible, by partition */
-	for (int i = 0; i < partitions; i++)
-		visible[i] = i;
-	connection = PQconnectdb(argv[6]);
-	if (PQstatus(connection) != CONNECTION_OK)
-		die("connect", PQerrorMessage(connection));
-	prepared = PQprepare(connection, "visible", argv[7], 0, NULL);
-	if (PQresultStatus(prepared) != PGRES_COMMAND_OK)
-		die("query", PQerrorMessage(connection));
-	PQclear(prepared);
+	watch.count = (long) (rate * atof(argv[5]));
+	watch.sent = sent = malloc(sizeof(double) * watch.count);
+	watch.latency = malloc(sizeof(double) * watch.count);
+	watch.visible = malloc(sizeof(long) * watch.partitions);
+	for (long i = 0; i < watch.count; i++)
+		watch.latency[i] = -1;
+	for (int i = 0; i < watch.partitions; i++)
+		watch.visible[i] = i;
+	if (strcmp(argv[6], "topic") == 0)
+		open_consumer(&watch, argv[1], argv[7]);
+	else
+		open_connection(&watch, argv[6], argv[7]);
 	producer = open_producer(argv[1]);
 
 	begin = now();
-	while (covered < count)
+	while (covered < watch.count)
 	{
 		struct timespec pause = {0, 300000};
 
-		for (; produced < count && now() >= begin + produced / rate; produced++)
+		for (; produced < watch.count && now() >= begin + produced / rate; produced++)
 		{
 			sent[produced] = now();
-			send_message(producer, argv[2], (int) (produced % partitions), produced);
+			send_message(producer, argv[2], (int) (produced % watch.partitions), produced);
 		}
-		covered += look(connection, partitions, visible, sent, latency);
-		if (now() > begin + count / rate + GIVE_UP)
+		covered += watch.consumer ? look_at_topic(&watch) : look_at_table(&watch);
+		if (now() > begin + watch.count / rate + GIVE_UP)
 			die("gave up", "not all messages became visible");
 		nanosleep(&pause, NULL);
 	}
-	skipped = (long) (count * WARM_UP);
-	qsort(latency + skipped, count - skipped, sizeof(double), by_value);
-	count -= skipped;
-	latency += skipped;
-	printf("%.2f %.2f %.2f %.2f\n", latency[count / 2] * 1e3, latency[count * 99 / 100] * 1e3,
-		   latency[count * 999 / 1000] * 1e3, latency[count - 1] * 1e3);
-	PQfinish(connection);
+	skipped = (long) (watch.count * WARM_UP);
+	print_percentiles(watch.latency + skipped, watch.count - skipped);
+	PQfinish(watch.connection);
+	if (watch.consumer)
+	{
+		rd_kafka_consumer_close(watch.consumer);
+		rd_kafka_destroy(watch.consumer);
+	}
 	rd_kafka_flush(producer, 1000);
 	rd_kafka_destroy(producer);
 	return 0;

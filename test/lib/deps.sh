@@ -20,6 +20,7 @@ deps_pg_file() # is this file of a PostgreSQL 15 there? $1: which pg_config item
 
 deps_header() { echo "#include <$1>" | gcc -E -x c - >/dev/null 2>&1; }
 deps_perl() { perl "-M$1" -e 1 2>/dev/null; }
+deps_python() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
 deps_command() { command -v "$1" >/dev/null; }
 
 deps_table()
@@ -40,6 +41,8 @@ deps_table()
 		test    python3                    deps_command python3
 		kafka   default-jdk-headless       deps_command javac
 		kafka   maven                      deps_command mvn
+		peers   kcat                       deps_command kcat
+		peers   python3-venv               deps_python ensurepip
 		format  clang-format               deps_command clang-format
 	END
 }

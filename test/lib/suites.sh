@@ -28,6 +28,13 @@ inside_bench()
 	bash test/bench/run
 }
 
+inside_bench_peers()
+{
+	inside_prepare
+	inside_start_cluster
+	bash test/bench/peers/run
+}
+
 suite_count() # $1 passed, $2 failed
 {
 	passed=$((passed + $1)) failed=$((failed + $2))
