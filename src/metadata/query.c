@@ -332,13 +332,14 @@ query_capture_settings(void)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
+/* As a superuser would: what an administrator set for the role may be out of the role's own reach. */
 static void
 setting_pin(const char *name, const char *value)
 {
 	const char *now = GetConfigOption(name, false, false);
 
 	if (now == NULL || strcmp(now, value) != 0)
-		(void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 void
