@@ -13,13 +13,13 @@ my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
 sub value { my ($sql, $db) = @_; return $node->safe_psql($db // 'postgres', $sql) }
 
-chmod 0777, $dir;
+mkdir "$dir/in";
 value(q{CREATE ROLE app LOGIN; GRANT pg_read_server_files TO app; GRANT CREATE ON SCHEMA public TO app; GRANT USAGE ON FOREIGN SERVER stream_table, stream_file, stream_rate TO app;
 	CREATE ROLE other LOGIN});
 my @app = (extra_params => [ '-U', 'app' ]);
-for my $i (1 .. 3) { append_to_file("$dir/$i.json", join('', map { "{\"k\": " . ($_ % 3) . ", \"v\": $_}\n" } 10 * $i .. 10 * $i + 9) . "not json\n") }
+for my $i (1 .. 3) { append_to_file("$dir/in/$i.json", join('', map { "{\"k\": " . ($_ % 3) . ", \"v\": $_}\n" } 10 * $i .. 10 * $i + 9) . "not json\n") }
 $node->safe_psql('postgres', qq{
-	SELECT stream.create_source('f', 'file', 'k int, v int', '{"path": "$dir", "max_files_per_batch": 1}');
+	SELECT stream.create_source('f', 'file', 'k int, v int', '{"path": "$dir/in", "max_files_per_batch": 1}');
 	CREATE TABLE t_t (v int);
 	SELECT stream.create_source('t', 'table', options => '{"table": "t_t"}');
 	SELECT stream.create_query('files', 'SELECT k, count(*) AS n, sum(v) AS s FROM f GROUP BY k', stream.to_table('files_out'), output_mode => 'update');
@@ -44,7 +44,7 @@ is(value($logs, 'copy'), $logged, 'logs');
 is(value("SELECT count(*) FROM stream.dead_letters", 'copy'), '6', 'dead letters');
 is(value("SELECT count(*) FROM stream.attempts", 'copy'), '0', 'no attempts: those were the old server\'s');
 is(value("SELECT count(*) FROM pg_stat_activity WHERE datname = 'copy' AND backend_type LIKE 'stream_ext%'"), '0', 'nothing runs');
-append_to_file("$dir/4.json", join('', map { "{\"k\": " . ($_ % 3) . ", \"v\": $_}\n" } 40 .. 49));
+append_to_file("$dir/in/4.json", join('', map { "{\"k\": " . ($_ % 3) . ", \"v\": $_}\n" } 40 .. 49));
 for my $name ('files', 'place')
 {
 	$node->safe_psql('copy', "SELECT stream.start_query('$name')", @app);
