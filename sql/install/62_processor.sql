@@ -16,7 +16,7 @@ CREATE TABLE stream.processor (
 COMMENT ON TABLE stream.processor IS 'processors of transform_with_state; functions and types by qualified name, resolved when a batch begins';
 SELECT pg_catalog.pg_extension_config_dump('stream.processor', '');
 
-CREATE VIEW stream.processors AS
+CREATE VIEW stream.processors WITH (security_barrier) AS
     SELECT p.name, p.owner, p.handle_input, p.handle_timer, p.state, p.time_mode, p.event_time, p.created_at FROM stream.processor p;
 COMMENT ON VIEW stream.processors IS 'processors of transform_with_state: handlers, declared state, time mode';
 GRANT SELECT ON stream.processors TO PUBLIC;

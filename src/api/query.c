@@ -12,8 +12,10 @@
 #include "metadata/attempt.h"
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "operator/operator.h"
 #include "state/store.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -80,6 +82,18 @@ query_check_compatible(StreamQuery *query, StreamPlan *plan)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
 						errhint("Start afresh with stream.reset_query first, or make a new query.")));
+}
+
+/* May its owner read what it names? Checked again by every batch; a query that cannot run is not made. */
+static bool
+rights_check_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (!IsA(node, Query))
+		return expression_tree_walker(node, rights_check_walker, context);
+	(void) compat_check_permissions((Query *) node);
+	return query_tree_walker((Query *) node, rights_check_walker, context, 0);
 }
 
 /* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. State it may have saved comes first. */
@@ -165,6 +179,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 
 	tree = query_text_analyze(query->text);
 	options_check(query);
+	(void) rights_check_walker((Node *) tree, NULL);
 	query->id = query_next_id();
 	query_view_create(query, tree);
 	plan = query_check(query, tree);

@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/timestamp.h"
@@ -387,6 +388,8 @@ stream_drop_source(PG_FUNCTION_ARGS)
 		ereport(NOTICE, (errmsg("source \"%s\" does not exist, skipping", name)));
 		PG_RETURN_VOID();
 	}
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relid));
 	readers = queries_reading(relid);
 	if (readers)
 		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST), errmsg("source \"%s\" is read by streaming queries: %s", name, readers),

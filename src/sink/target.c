@@ -260,6 +260,15 @@ relation_check_kind(Relation rel, Target *target, SinkDef *def, SinkShape *shape
 		relation_check_foreign(rel, target, def, shape);
 }
 
+/* The executor checks again, column by column; here it is said before anything else about the table is. */
+static void
+relation_check_rights(Relation rel, Target *target)
+{
+	if (pg_class_aclcheck(target->relid, GetUserId(), ACL_INSERT) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(target->relid, GetUserId(), ACL_INSERT, ACLMASK_ANY) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
+}
+
 bool
 target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 {
@@ -277,6 +286,7 @@ target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 	rel = table_open(target->relid, NoLock);
 	target->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
 	relation_check_kind(rel, target, def, shape);
+	relation_check_rights(rel, target);
 	if (target->batch_id && !target->batch_id_required && get_attnum(target->relid, target->batch_id) == InvalidAttrNumber)
 		target->batch_id = NULL; /* the user's own table, without such a column */
 	table_close(rel, NoLock);
