@@ -12,6 +12,7 @@
 #include "state/store.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "util/clock.h"
 #include "util/failpoint.h"
 #include "util/server_path.h"
 #include "util/wakeup.h"
@@ -42,6 +43,7 @@ settings_define(void)
 							   NULL, &stream_file_roots, "", PGC_SUSET, GUC_LIST_INPUT, NULL, NULL, NULL);
 #ifdef STREAM_FAILPOINTS
 	failpoint_define_settings();
+	clock_define_settings();
 #endif
 	MarkGUCPrefixReserved("stream_ext");
 }

@@ -235,21 +235,34 @@ stream_state_clear(PG_FUNCTION_ARGS)
 
 /* ---- lists ---- */
 
+/* One of a set; a set of rows has their columns. */
+static void
+put_element(ReturnSetInfo *result, Datum value, bool is_row)
+{
+	bool isnull = false;
+	HeapTupleData row;
+
+	if (!is_row)
+	{
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
+		return;
+	}
+	row.t_data = DatumGetHeapTupleHeader(value);
+	row.t_len = HeapTupleHeaderGetDatumLength(row.t_data);
+	tuplestore_puttuple(result->setResult, &row);
+}
+
 Datum
 stream_list_get(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Variable *variable = variable_of_kind(fcinfo, VARIABLE_LIST);
 	Coercion *c = result_coercion(fcinfo, 1, variable, "value", variable->declared->type);
-	bool isnull = false;
+	bool is_row = type_is_rowtype(argument_type(fcinfo, 1));
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (Element *element = variable_next(variable, NULL); element; element = variable_next(variable, element))
-	{
-		Datum value = coercion_apply(c, element->value);
-
-		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
-	}
+		put_element(result, coercion_apply(c, element->value), is_row);
 	return (Datum) 0;
 }
 

@@ -6,11 +6,28 @@
 
 #include <time.h>
 
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
+
+#ifdef STREAM_FAILPOINTS
+static char *test_clock = NULL;
+
+void
+clock_define_settings(void)
+{
+	DefineCustomStringVariable("stream_ext.test_clock", "What the time is, for tests.", "A timestamp with its zone; empty: what it is.", &test_clock, "", PGC_SUSET,
+							   GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+#endif
 
 TimestampTz
 clock_now(void)
 {
+#ifdef STREAM_FAILPOINTS
+	if (test_clock && test_clock[0] != '\0')
+		return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(test_clock), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+#endif
 	return GetCurrentTimestamp();
 }
 
