@@ -70,14 +70,19 @@ inside_demo()
 	demo_settled
 	demo_show -f test/demo/4_alerts.sql
 	echo "How long from the producer to an alert that everybody sees:"
-	demo_show -v since="$since" -f test/demo/5_latency.sql
+	demo_show -v since="$since" -f test/demo/4_latency.sql
 
-	demo_say "5. What the queries say of themselves" "SELECT … FROM stream.queries"
+	demo_say "5. A store gone quiet" "A query with state of its own, in two functions. No payment comes any more: after five seconds each store is reported, by its timer."
+	demo_file 5_quiet.sql
+	demo_until "SELECT count(DISTINCT q.store) = count(DISTINCT n.store) FROM quiet_store q FULL JOIN sale_now n USING (store)" 60 "every store has been quiet"
+	demo_show -c "SELECT store, to_char(last_seen, 'HH24:MI:SS') AS last_payment, batch_id AS batch FROM quiet_store ORDER BY store LIMIT 5"
+
+	demo_say "6. What the queries say of themselves" "SELECT … FROM stream.queries"
 	demo_show -c "SELECT name, status, output_mode, last_batch_id AS batch, batch_duration_ms AS ms, to_char(watermark, 'HH24:MI:SS') AS watermark,
 		state_rows, rows_late, rows_bad FROM stream.queries ORDER BY id"
 
 	pid=$(demo_sql -c "SELECT pid FROM stream.queries WHERE name = 'sales_now'")
-	demo_say "6. kill -9, in the middle of it" \
+	demo_say "7. kill -9, in the middle of it" \
 		"15000 more payments, and meanwhile the worker of sales_now (pid $pid) is killed. PostgreSQL restarts all its processes after such an end; the queries come back by themselves."
 	demo_ask cards payments 1500 15000 3 >/dev/null
 	sleep 3      # let it be in full flow
@@ -89,9 +94,9 @@ inside_demo()
 	demo_until "SELECT NOT bool_or(is_trigger_active OR is_data_available) FROM stream.queries" 30 "all queries are through"
 	demo_show -c "SELECT name, status, pid, failures, last_batch_id AS batch FROM stream.queries ORDER BY id"
 
-	demo_say "7. Nothing lost, nothing twice" \
+	demo_say "8. Nothing lost, nothing twice" \
 		"The same SELECTs, run by hand over the whole topic, against what the queries wrote ($sent payments were sent):"
-	demo_show -f test/demo/6_by_hand.sql | tee "$WORK/logs/by_hand.log"
+	demo_show -f test/demo/8_by_hand.sql | tee "$WORK/logs/by_hand.log"
 	demo_verdict "$sent"
 }
 
