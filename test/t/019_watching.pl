@@ -4,6 +4,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::Bin/../lib";
 use PostgreSQL::Test::Utils;
+use StreamBroker;
 use StreamNode;
 use Test::More;
 
@@ -82,6 +83,33 @@ value("CALL stream.process_all_available('slower')");
 is(value("SELECT falling_behind, behind_reason ~ 'rows come faster than they are processed', behind_advice ~ 'max_rows_per_batch' FROM stream.queries WHERE name = 'slower'"), 't|t|t',
 	'batches that take longer and longer');
 value("SELECT stream.drop_query('slower')");
+
+# ---- lag by partition: rows that wait, and event time
+my $broker = StreamBroker->new(topics => [ 'one:2', 'two:1', 'three:2' ]);
+$broker->send_value('one', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T10:00:${_}Z\"}" } 10 .. 49);
+$broker->send_value('one', 1, map { "{\"v\": $_, \"ts\": \"2026-03-01T11:00:${_}Z\"}" } 10 .. 19);
+$broker->send_value('two', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T12:00:${_}Z\"}" } 10 .. 14);
+$broker->send_value('three', 1, map { "{\"v\": $_, \"ts\": \"2026-03-01T13:00:${_}Z\"}" } 10 .. 29);
+my $bootstrap = $broker->bootstrap;
+for my $pair ([ 'one', '"topic": "one"' ], [ 'more', '"topics": ["two", "three"]' ])
+{
+	my ($name, $topics) = @$pair;
+	value(qq{SELECT stream.create_source('$name', 'kafka', 'v int, ts timestamptz', '{"bootstrap.servers": "$bootstrap", $topics, "starting_offsets": "earliest"}', event_time => 'ts', watermark_delay => '1 minute')});
+	create_query($node, $name, "SELECT v FROM $name", q{start => false, options => '{"max_rows_per_batch": 10}'});
+	value("CALL stream.run_batch('$name', NULL)");
+}
+my $lag = "SELECT string_agg(concat_ws(' ', partition, rows_behind, to_char(last_event_time AT TIME ZONE 'UTC', 'HH24:MI:SS')), ', ' ORDER BY partition) FROM stream.source_lag WHERE query = '%s'";
+is(value(sprintf($lag, 'one')), '0 32 10:00:17, 1 8 11:00:11', 'rows behind and newest event of each partition');
+is(value(sprintf($lag, 'more')), 'three/0 0, three/1 12 13:00:17, two/0 3 12:00:11', 'of each topic and partition');
+$broker->send_value('one', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T10:00:50Z\"}" } 1 .. 30);
+value("CALL stream.run_batch('one', NULL)");
+$broker->send_value('one', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T10:00:50Z\"}" } 1 .. 30);
+value("CALL stream.run_batch('one', NULL)");
+like(value("SELECT behind_reason FROM stream.queries WHERE name = 'one'"), qr/the backlog grows: 8\d rows now, 40 rows 2 batches ago|rows come faster/, 'a backlog that grows');
+value("CALL stream.process_all_available('$_')") for ('one', 'more');
+is(value(sprintf($lag, 'one')), '0 0 10:00:50, 1 0 11:00:19', 'nothing waits');
+is(value("SELECT bool_and(event_time_lag > interval '1 hour') FROM stream.source_lag WHERE query = 'one'"), 't', 'and how far event time is behind the clock');
+value("SELECT stream.drop_query('$_')") for ('one', 'more');
 
 # ---- long operations
 value("INSERT INTO slow_t VALUES (30)");
