@@ -79,7 +79,8 @@ check_clauses(Compile *c, Query *query)
 		ereport(ERROR, (errcode(REFUSE), errmsg("OFFSET over a stream is not supported"), errhint("Filter with WHERE."),
 						check_position(c, exprLocation(query->limitOffset))));
 	if (query->rowMarks)
-		ereport(ERROR, (errcode(REFUSE), errmsg("FOR UPDATE and FOR SHARE are not supported in a streaming query")));
+		ereport(ERROR, (errcode(REFUSE), errmsg("FOR UPDATE and FOR SHARE are not supported in a streaming query"),
+						errhint("Take the clause out: a batch reads tables in a snapshot of its own.")));
 	if (query->hasModifyingCTE)
 		ereport(ERROR, (errcode(REFUSE), errmsg("data-modifying statement in WITH is not supported in a streaming query"),
 						errhint("Write to tables with a sink, or with stream.to_function.")));

@@ -108,7 +108,7 @@ cut_ordered_keys(Compile *c, Level *level, List *clauses, const char *what)
 		key->text = signature_expression(c, level, key->expr);
 		if (!key->clause->hashable)
 			ereport(ERROR, (errcode(REFUSE), errmsg("%s over a stream cannot compare type %s", what, format_type_be(exprType(key->expr))),
-							errdetail("The type has no hash function."), check_position(c, exprLocation(key->expr))));
+							errdetail("The type has no hash function."), errhint("Cast it to a type that has one, such as text."), check_position(c, exprLocation(key->expr))));
 		result = lappend(result, key);
 	}
 	list_sort(result, compare_keys);

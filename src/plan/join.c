@@ -72,7 +72,8 @@ replace_columns_mutator(Node *node, ColumnContext *context)
 		foreach (lc, context->outputs)
 			if (equal(lfirst(lc), plain))
 				return (Node *) makeVar(context->rtindex, foreach_current_index(lc) + 1, var->vartype, var->vartypmod, var->varcollid, context->depth);
-		ereport(ERROR, (errcode(REFUSE), errmsg("a column of a join of two streams is used where it is not there")));
+		ereport(ERROR, (errcode(REFUSE), errmsg("a column of a join of two streams is used where it is not there"),
+					errhint("Write the join in a subquery in FROM, and use its columns above it.")));
 	}
 	if (IsA(node, Query))
 	{

@@ -126,6 +126,7 @@ take_on_conditions(JoinCut *join, Node *quals)
 
 		if (!bms_is_subset(used, both))
 			ereport(ERROR, (errcode(REFUSE), errmsg("the condition of a join of two streams can only refer to the two"),
+						errhint("Put conditions on other relations into WHERE, or join them around the join of the streams."),
 							check_position(join->c, exprLocation(condition))));
 		if (side >= 0 && preserves(join->spec->type, side))
 			join->sides[side].own = lappend(join->sides[side].own, condition);

@@ -14,7 +14,7 @@ limit_count(Compile *c, Query *query)
 	int location = exprLocation(query->limitCount);
 
 	if (!IsA(folded, Const) || ((Const *) folded)->consttype != INT8OID)
-		ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream must be a constant"), check_position(c, location)));
+		ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream must be a constant"), errhint("Write the number itself."), check_position(c, location)));
 	if (((Const *) folded)->constisnull)
 		return -1;
 	if (DatumGetInt64(((Const *) folded)->constvalue) < 0)

@@ -296,6 +296,7 @@ inline_one_cte(Compile *c, Query *query, CommonTableExpr *cte)
 	if (cte->cterefcount > 1 && contain_volatile_functions(cte->ctequery))
 		ereport(ERROR, (errcode(REFUSE), errmsg("WITH query \"%s\" over a stream uses a volatile function and is read more than once", cte->ctename),
 						errdetail("Each reference reads the stream for itself and would see other values."),
+						errhint("Use a function of the row, or refer to the WITH query once."),
 						check_position(c, cte->location)));
 	inline_cte_walker((Node *) query, &context);
 }
@@ -337,12 +338,13 @@ prepare_query(Compile *c, Query *query)
 
 	query = copyObject(query);
 	if (query->commandType != CMD_SELECT || query->utilityStmt != NULL)
-		ereport(ERROR, (errcode(REFUSE), errmsg("a streaming query must be one SELECT")));
+		ereport(ERROR, (errcode(REFUSE), errmsg("a streaming query must be one SELECT"),
+						errhint("What is to be done with its rows is up to the sink.")));
 	AcquireRewriteLocks(query, true, false);
 	rewritten = QueryRewrite(query);
 	if (list_length(rewritten) != 1 || linitial_node(Query, rewritten)->commandType != CMD_SELECT)
 		ereport(ERROR, (errcode(REFUSE), errmsg("a streaming query must be one SELECT"),
-						errdetail("A rule turns it into something else.")));
+						errdetail("A rule turns it into something else."), errhint("Name the relations themselves, not a view with rules.")));
 	query = linitial_node(Query, rewritten);
 	tree_drop_nulling(query);
 	mark_sources_walker((Node *) query, c);

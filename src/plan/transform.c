@@ -124,6 +124,7 @@ load_processor(TransformCut *t)
 	if (!IsA(name, Const) || ((Const *) name)->constisnull)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("the processor of transform_with_state must be a constant name"),
+						errhint("Write the name itself; one query has one processor."),
 						check_position(t->c, t->call->location)));
 	t->spec->processor = processor_load(TextDatumGetCString(((Const *) name)->constvalue), false);
 }
@@ -520,7 +521,7 @@ find_key_operators(TransformCut *t, Node *key)
 		ereport(ERROR,
 				(errcode(REFUSE),
 				 errmsg("transform_with_state cannot keep state by a key of type %s", format_type_be(exprType(key))),
-				 errdetail("The type has no hash function."), check_position(t->c, t->call->location)));
+				 errdetail("The type has no hash function."), errhint("Cast it to a type that has one, such as text."), check_position(t->c, t->call->location)));
 	t->spec->collation = exprCollation(key);
 }
 

@@ -61,6 +61,27 @@ SELECT make('SELECT n, count(*) AS c FROM (SELECT value, count(*) AS n FROM inpu
 SELECT make('SELECT max(n) AS n FROM (SELECT value, count(*) AS n FROM input GROUP BY value) a', 'complete');
 SELECT make('SELECT DISTINCT n FROM (SELECT value, count(*) AS n FROM input GROUP BY value) a', 'update');
 
+SELECT make('SELECT s.value, d.name FROM input s JOIN dim d ON d.k = s.value', 'complete');
+SELECT make('SELECT i.value FROM input i LEFT JOIN twin t ON i.value = t.value AND t.other BETWEEN i.ts AND i.ts + interval ''1 min''', 'complete');
+SELECT make('SELECT value FROM input i WHERE EXISTS (SELECT FROM twin t WHERE t.value = i.value AND t.other = i.ts)', 'complete');
+SELECT make('SELECT value FROM input LIMIT 5', 'complete');
+SELECT make('SELECT value FROM input ORDER BY value', 'complete');
+SELECT make('SELECT value, lag(value) OVER (ORDER BY ts) AS before FROM input', 'complete');
+SELECT make('SELECT value, count(*) AS n FROM input GROUP BY value LIMIT 3', 'update');
+SELECT make('SELECT k, count(*) AS n FROM (SELECT DISTINCT ON (value) value, k FROM input) d GROUP BY k');
+SELECT make('SELECT n, count(*) AS c FROM (SELECT value, stream.tumble(ts, ''5 s'') AS w, count(*) AS n FROM input GROUP BY 1, 2) a GROUP BY n');
+
+-- Update mode: what stands above groups, sessions or best rows that change.
+SELECT make('SELECT k, count(*) AS n FROM input GROUP BY k UNION ALL SELECT k, value FROM input', 'update');
+SELECT make('SELECT k, upper(s) AS at, n FROM (SELECT k, stream.session(ts, ''5 s'') AS s, count(*) AS n FROM input GROUP BY 1, 2) x UNION ALL SELECT k, ts, 1 FROM input', 'update');
+SELECT make('SELECT k, v FROM (SELECT k, value AS v, row_number() OVER (PARTITION BY k ORDER BY value) AS rn FROM input) x WHERE rn <= 2 UNION ALL SELECT k, 1 FROM input', 'update');
+SELECT make('SELECT d.name, s, n FROM (SELECT value, stream.session(ts, ''5 s'') AS s, count(*) AS n FROM input GROUP BY 1, 2) x JOIN dim d ON d.k = x.value', 'update');
+SELECT make('SELECT x.k, d.name, v FROM (SELECT k, value AS v, row_number() OVER (PARTITION BY k ORDER BY value) AS rn FROM input) x JOIN dim d ON d.k = v WHERE rn <= 2', 'update');
+SELECT make('SELECT k, count(*) AS n FROM (SELECT k, row_number() OVER (PARTITION BY k ORDER BY value) AS rn FROM input) x WHERE rn <= 2 GROUP BY k', 'update');
+SELECT make('SELECT DISTINCT k FROM (SELECT k, stream.session(ts, ''5 s'') AS s, count(*) AS n FROM input GROUP BY 1, 2) x', 'update');
+SELECT make('SELECT k, sum(n) AS n FROM (SELECT k, stream.session(ts, ''5 s'') AS s, count(*) AS n FROM input GROUP BY 1, 2) x GROUP BY k', 'update');
+SELECT make('SELECT value FROM (SELECT value, count(*) AS n FROM input GROUP BY value) c WHERE EXISTS (SELECT FROM twin t WHERE t.value = c.value)', 'update');
+
 -- Not event time any more: it went through something that is not followed.
 SELECT make('SELECT ts + ''1 hour'' AS t, count(*) AS n FROM input GROUP BY 1');
 SELECT make('SELECT ts::date AS d, count(*) AS n FROM input GROUP BY 1');
@@ -124,6 +145,9 @@ SELECT try('SELECT stream.tumble(ts, ''5 seconds'') AS w, count(*) AS n FROM lat
 SELECT try('SELECT value, grouping(value) AS g, count(*) AS n FROM input GROUP BY value ORDER BY n LIMIT 3', 'complete');
 SELECT try('SELECT count(*) AS n FROM (SELECT DISTINCT value FROM input) d', 'complete');
 SELECT try('SELECT value FROM input LIMIT 5');
+SELECT try('SELECT value, count(*) AS n FROM input GROUP BY 1 UNION ALL SELECT value, count(*) FROM bare GROUP BY 1', 'complete');
+SELECT try('SELECT d.name, s, n FROM (SELECT value, stream.session(ts, ''5 s'') AS s, count(*) AS n FROM input GROUP BY 1, 2) x JOIN dim d ON d.k = x.value');
+SELECT try('SELECT x.value, d.name, n FROM (SELECT value, count(*) AS n FROM input GROUP BY 1) x LEFT JOIN dim d ON d.k = x.value', 'update');
 SELECT try(q) FROM unnest(ARRAY[
     'SELECT ts, count(*) AS n FROM input GROUP BY ts',
     'SELECT date_trunc(''month'', ts, ''Europe/Berlin'') AS m, count(*) AS n FROM input GROUP BY 1',
