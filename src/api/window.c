@@ -51,13 +51,32 @@ distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
 
 /* False if no window covers the instant: it is infinite, or a bound would be out of range. NULL then, as without a time: one such row must not stop a query. */
 static bool
-window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+window_find(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
 {
 	int64 behind;
 
 	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, origin, &behind) &&
 		!pg_sub_s64_overflow(at, behind, start) && !pg_add_s64_overflow(*start, size, end) &&
 		IS_VALID_TIMESTAMP(*start) && IS_VALID_TIMESTAMP(*end);
+}
+
+/* Rows come in bunches, and ask twice: for their window and for its end. The window found last is remembered. */
+static bool
+window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+{
+	static int64 last_size = 0, last_origin, last_start, last_end;
+
+	if (size != last_size || origin != last_origin || at < last_start || at >= last_end)
+	{
+		last_size = 0;
+		if (!window_find(at, size, origin, &last_start, &last_end))
+			return false;
+		last_size = size;
+		last_origin = origin;
+	}
+	*start = last_start;
+	*end = last_end;
+	return true;
 }
 
 static Datum

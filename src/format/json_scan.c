@@ -239,6 +239,16 @@ scan_scalar(JsonScan *scan, const char *p, JsonToken *token)
 
 /* ---- containers ---- */
 
+/* From behind a key to the first byte of its value. */
+static inline const char *
+scan_colon(JsonScan *scan, const char *p)
+{
+	p = skip_space(p, scan->end);
+	if (p >= scan->end || *p != ':')
+		return fail_token(scan, p);
+	return skip_space(p + 1, scan->end);
+}
+
 /* `"key" :` up to the first byte of the value. */
 static inline const char *
 scan_key(JsonScan *scan, const char *p, JsonToken *key)
@@ -246,12 +256,22 @@ scan_key(JsonScan *scan, const char *p, JsonToken *key)
 	if (p >= scan->end || *p != '"')
 		return fail_token(scan, p);
 	p = scan_string(scan, p + 1, key);
-	if (p == NULL)
-		return NULL;
-	p = skip_space(p, scan->end);
-	if (p >= scan->end || *p != ':')
-		return fail_token(scan, p);
-	return skip_space(p + 1, scan->end);
+	return p == NULL ? NULL : scan_colon(scan, p);
+}
+
+/* The same where some keys are wanted. *child: the node of a wanted one, else -1. */
+static inline const char *
+scan_wanted_key(JsonScan *scan, const char *p, int node, int *child)
+{
+	JsonToken key;
+
+	*child = json_tree_guess(scan, node, p);
+	if (*child >= 0)
+		return scan_colon(scan, p + scan->tree->nodes[*child].name_len + 2);
+	p = scan_key(scan, p, &key);
+	if (p != NULL)
+		*child = json_tree_child(scan, node, &key);
+	return p;
 }
 
 /* p is at the opening bracket of a value nobody wants the inside of; `depth` brackets are open around it. */
@@ -327,7 +347,7 @@ forget_children(JsonScan *scan, int node)
 static const char *
 scan_object(JsonScan *scan, const char *p, int node, int depth)
 {
-	JsonToken key, ignored;
+	JsonToken ignored;
 
 	if (depth >= JSON_MAX_DEPTH)
 		return fail(scan, p, JSON_DEPTH);
@@ -340,10 +360,9 @@ scan_object(JsonScan *scan, const char *p, int node, int depth)
 		const char *start;
 		int child;
 
-		start = p = scan_key(scan, p, &key);
+		start = p = scan_wanted_key(scan, p, node, &child);
 		if (p == NULL)
 			return NULL;
-		child = json_tree_child(scan, node, &key);
 		token = child >= 0 ? &scan->tokens[child] : &ignored;
 		/* A key met again counts alone, with all that is in it: the last one wins, as in jsonb. */
 		if (child >= 0 && token->kind != JSON_ABSENT)

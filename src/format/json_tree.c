@@ -24,24 +24,14 @@ name_is(const JsonNode *node, const char *name, size_t len)
 	return node->name_len == len && memcmp(node->name, name, len) == 0;
 }
 
-/* The same for a key inside a document that reaches to `end`: where eight bytes can be read, they are compared at once. */
-static inline bool
-name_is_quick(const JsonNode *node, const char *name, size_t len, const char *end)
+/* Would the name stand in a document as it is? */
+static bool
+name_is_plain(const char *name, size_t len)
 {
-	uint64_t head;
-
-	if (node->name_len != len)
-		return false;
-	if (end == NULL || end - name < 8)
-		return memcmp(node->name, name, len) == 0;
-	memcpy(&head, name, 8);
-	if (len >= 8)
-		return head == node->head && (len == 8 || memcmp(node->name + 8, name + 8, len - 8) == 0);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	return ((head ^ node->head) & ((UINT64_C(1) << 8 * len) - 1)) == 0;
-#else
-	return memcmp(node->name, name, len) == 0;
-#endif
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char) name[i] < 0x20 || name[i] == '"' || name[i] == '\\')
+			return false;
+	return true;
 }
 
 static int
@@ -66,7 +56,7 @@ tree_new_node(JsonTree *tree, const char *name, size_t len)
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
 	node->name_len = len;
-	memcpy(&node->head, name, len < 8 ? len : 8);
+	node->plain = name_is_plain(name, len);
 	if (len > tree->longest_name)
 		tree->longest_name = len;
 	return tree->nnodes++;
@@ -150,7 +140,23 @@ search_child(const JsonTree *tree, const JsonNode *parent, const char *name, siz
 	return -1;
 }
 
-/* Documents of one stream look alike: the key that followed last time is tried first. */
+int
+json_tree_guess(JsonScan *scan, int parent_id, const char *p)
+{
+	JsonNode *parent = &scan->tree->nodes[parent_id];
+	int child = parent->latest >= 0 ? scan->tree->nodes[parent->latest].after : -1;
+	const JsonNode *node;
+
+	if (child < 0)
+		return -1;
+	node = &scan->tree->nodes[child];
+	if (!node->plain || (size_t) (scan->end - p) < node->name_len + 2 || p[0] != '"' || p[node->name_len + 1] != '"' ||
+		memcmp(p + 1, node->name, node->name_len) != 0)
+		return -1;
+	parent->latest = child;
+	return child;
+}
+
 int
 json_tree_child(JsonScan *scan, int parent_id, const JsonToken *key)
 {
@@ -166,15 +172,11 @@ json_tree_child(JsonScan *scan, int parent_id, const JsonToken *key)
 		len = json_unescape(key, scan->scratch);
 		name = scan->scratch;
 	}
-	child = parent->latest >= 0 ? scan->tree->nodes[parent->latest].after : -1;
-	if (child < 0 || !name_is_quick(&scan->tree->nodes[child], name, len, key->escaped ? NULL : scan->end))
-	{
-		child = search_child(scan->tree, parent, name, len);
-		if (child < 0)
-			return -1;
-		if (parent->latest >= 0)
-			scan->tree->nodes[parent->latest].after = child;
-	}
+	child = search_child(scan->tree, parent, name, len);
+	if (child < 0)
+		return -1;
+	if (parent->latest >= 0)
+		scan->tree->nodes[parent->latest].after = child;
 	parent->latest = child;
 	return child;
 }

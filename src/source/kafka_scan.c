@@ -13,7 +13,7 @@
 #include "util/clock.h"
 #include "utils/memutils.h"
 
-#define PULL_MESSAGES 4096
+#define PULL_MESSAGES 1024
 #define KEEP_MESSAGES 16384 /* of what has been read already, per partition */
 #define KEEP_BYTES (4 * 1024 * 1024)
 #define WAIT_SLICE_MS 1000

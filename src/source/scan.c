@@ -47,7 +47,9 @@ range_next(SourceScan *scan, TupleTableSlot *slot)
 		scan->started = true;
 		MemoryContextSwitchTo(old);
 	}
-	MemoryContextReset(scan->row_context);
+	/* Small rows share a block, and go together. */
+	if (scan->row_context->mem_allocated > ALLOCSET_DEFAULT_INITSIZE)
+		MemoryContextReset(scan->row_context);
 	old = MemoryContextSwitchTo(scan->row_context);
 	scan->range_done = !ops->scan_next(scan, slot);
 	MemoryContextSwitchTo(old);
