@@ -266,6 +266,7 @@ column_epoch(Column *column, const char *p, size_t len, Datum *value, DecodeErro
 	/* a domain, or a precision: by the input function */
 	if (timestamp2tm(instant, NULL, &tm, &fraction, NULL, NULL) != 0)
 		return epoch_out_of_range(column, p, len, error);
+	tm.tm_isdst = 0; /* in UTC, and says so */
 	EncodeDateTime(&tm, fraction, true, 0, NULL, USE_ISO_DATES, iso);
 	return column_input(column, iso, strlen(iso), value, error);
 }

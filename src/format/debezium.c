@@ -256,35 +256,6 @@ debezium_open(const DecoderConfig *config)
 
 /* ---- schemas ---- */
 
-static Encoding
-encoding_of_name(const char *name)
-{
-	static const struct
-	{
-		const char *name;
-		Encoding encoding;
-	} names[] = {
-		{"io.debezium.time.Date", ENCODED_DAYS},
-		{"io.debezium.time.Time", ENCODED_TIME_MS},
-		{"io.debezium.time.MicroTime", ENCODED_TIME_US},
-		{"io.debezium.time.NanoTime", ENCODED_TIME_NS},
-		{"io.debezium.time.Timestamp", ENCODED_INSTANT_MS},
-		{"io.debezium.time.MicroTimestamp", ENCODED_INSTANT_US},
-		{"io.debezium.time.NanoTimestamp", ENCODED_INSTANT_NS},
-		{"io.debezium.time.MicroDuration", ENCODED_DURATION_US},
-		{"io.debezium.data.Json", ENCODED_JSON},
-		{"org.apache.kafka.connect.data.Date", ENCODED_DAYS},
-		{"org.apache.kafka.connect.data.Time", ENCODED_TIME_MS},
-		{"org.apache.kafka.connect.data.Timestamp", ENCODED_INSTANT_MS},
-		{"org.apache.kafka.connect.data.Decimal", ENCODED_DECIMAL},
-	};
-
-	for (int i = 0; i < lengthof(names); i++)
-		if (strcmp(names[i].name, name) == 0)
-			return names[i].encoding;
-	return ENCODED_PLAIN;
-}
-
 static JsonbValue *
 member(JsonbContainer *object, const char *name, JsonbValue *value)
 {
@@ -488,7 +459,7 @@ image_value(DebeziumDecoder *self, Column *column, FieldType type, const JsonTok
 	if (token->kind == JSON_STRING && column->is_json && type.encoding == ENCODED_JSON)
 	{
 		text = token_text(token, &len);
-		return column_input(column, text, len, value, error);
+		return encoded_json(column, text, len, value, error);
 	}
 	if (token->kind == JSON_OBJECT && column->base_type == NUMERICOID)
 		return variable_decimal(self, column, token, value, error);

@@ -15,6 +15,35 @@
 
 #define EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 
+Encoding
+encoding_of_name(const char *name)
+{
+	static const struct
+	{
+		const char *name;
+		Encoding encoding;
+	} names[] = {
+		{"io.debezium.time.Date", ENCODED_DAYS},
+		{"io.debezium.time.Time", ENCODED_TIME_MS},
+		{"io.debezium.time.MicroTime", ENCODED_TIME_US},
+		{"io.debezium.time.NanoTime", ENCODED_TIME_NS},
+		{"io.debezium.time.Timestamp", ENCODED_INSTANT_MS},
+		{"io.debezium.time.MicroTimestamp", ENCODED_INSTANT_US},
+		{"io.debezium.time.NanoTimestamp", ENCODED_INSTANT_NS},
+		{"io.debezium.time.MicroDuration", ENCODED_DURATION_US},
+		{"io.debezium.data.Json", ENCODED_JSON},
+		{"org.apache.kafka.connect.data.Date", ENCODED_DAYS},
+		{"org.apache.kafka.connect.data.Time", ENCODED_TIME_MS},
+		{"org.apache.kafka.connect.data.Timestamp", ENCODED_INSTANT_MS},
+		{"org.apache.kafka.connect.data.Decimal", ENCODED_DECIMAL},
+	};
+
+	for (int i = 0; i < lengthof(names); i++)
+		if (strcmp(names[i].name, name) == 0)
+			return names[i].encoding;
+	return ENCODED_PLAIN;
+}
+
 /* Does the column want what the form means, and not the number it is written as? */
 static bool
 column_wants(const Column *column)
@@ -99,6 +128,7 @@ instant_text(Encoding encoding, int64 us)
 
 	if (!instant_of(us, &instant) || timestamp2tm(instant, NULL, &tm, &fraction, NULL, NULL) != 0)
 		return NULL;
+	tm.tm_isdst = 0; /* in UTC, and says so */
 	if (encoding == ENCODED_DAYS)
 		EncodeDateOnly(&tm, USE_ISO_DATES, text);
 	else
@@ -210,4 +240,10 @@ encoded_bytes(Column *column, const uint8 *bytes, size_t len, Datum *value, Deco
 	if (column->is_json)
 		return column_from_json(column, text, len * 2 + 5, value, error);
 	return column_from_string(column, text + 2, len * 2 + 2, value, error);
+}
+
+bool
+encoded_json(Column *column, const char *p, size_t len, Datum *value, DecodeError *error)
+{
+	return column->is_json ? column_input(column, p, len, value, error) : column_from_string(column, p, len, value, error);
 }

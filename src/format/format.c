@@ -8,7 +8,7 @@
 
 #include "format/format.h"
 
-static const DecoderOps *const formats[] = {&csv_decoder, &debezium_decoder, &json_decoder, &raw_decoder, &text_decoder};
+static const DecoderOps *const formats[] = {&avro_decoder, &csv_decoder, &debezium_decoder, &json_decoder, &raw_decoder, &text_decoder};
 
 const DecoderOps *
 format_lookup(const char *name)

@@ -8,6 +8,7 @@
 #include "postgres.h"
 #include "access/tupdesc.h"
 #include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
 
 typedef enum TimestampUnit
 {
@@ -25,6 +26,15 @@ typedef struct DecodeError
 	char message[256];	/* names the column, too */
 } DecodeError;
 
+/* Where format avro has its schemas from: one for all messages, or by the id in each message's frame. */
+typedef struct AvroSource
+{
+	const char *schema; /* JSON */
+	/* Texts of the schema, the last, and of those it refers to. NIL: there is none, *error says why. What is no fault of the message is an ereport. */
+	List *(*lookup)(void *arg, uint32 id, DecodeError *error);
+	void *arg;
+} AvroSource;
+
 typedef struct DecoderConfig
 {
 	TupleDesc desc;		/* the source's columns */
@@ -36,6 +46,7 @@ typedef struct DecoderConfig
 	char delimiter;		/* csv: between fields; 0: a comma */
 	const char *null_text; /* csv: a field without quotes that says so is NULL; NULL: an empty one */
 	bool message;		/* csv: a message, not a line of a file: it may begin with a byte order mark */
+	const AvroSource *avro; /* format avro */
 	bool null_on_error; /* on_bad_row 'null': unreadable fields become NULL; an unreadable document still fails */
 } DecoderConfig;
 
@@ -64,6 +75,7 @@ struct Decoder
 extern const DecoderOps *format_lookup(const char *name);
 extern char *format_names(void); /* "csv, json, …" */
 
+extern const DecoderOps avro_decoder;
 extern const DecoderOps csv_decoder;
 extern const DecoderOps debezium_decoder;
 extern const DecoderOps json_decoder;

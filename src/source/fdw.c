@@ -186,7 +186,7 @@ typedef struct CommonOptions
 } CommonOptions;
 
 static const OptionDef common_options[] = {
-	{"format", OPTION_ENUM, offsetof(CommonOptions, format), 0, 0, "csv|debezium|json|raw|text"},
+	{"format", OPTION_ENUM, offsetof(CommonOptions, format), 0, 0, "avro|csv|debezium|json|raw|text"},
 	{"timestamp_unit", OPTION_ENUM, offsetof(CommonOptions, timestamp_unit), 0, 0, "s|ms|us"},
 	{"on_bad_row", OPTION_ENUM, offsetof(CommonOptions, on_bad_row), 0, 0, "dead_letter|fail|skip|null"},
 	{"event_time", OPTION_TEXT, offsetof(CommonOptions, event_time), 0, 0, NULL},

@@ -21,7 +21,7 @@
 PG_MODULE_MAGIC;
 
 /* What decode_set has set, for decoders opened later; NULL: the default. */
-static char *set_delimiter, *set_null;
+static char *set_delimiter, *set_null, *set_schema, *set_schema_7;
 
 /* decode_set(name text, value text) RETURNS void */
 PG_FUNCTION_INFO_V1(decode_set);
@@ -30,12 +30,27 @@ Datum
 decode_set(PG_FUNCTION_ARGS)
 {
 	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char **setting = strcmp(name, "delimiter") == 0 ? &set_delimiter : strcmp(name, "null") == 0 ? &set_null : NULL;
+	char **setting = strcmp(name, "delimiter") == 0	  ? &set_delimiter
+					 : strcmp(name, "null") == 0	  ? &set_null
+					 : strcmp(name, "schema") == 0	  ? &set_schema
+					 : strcmp(name, "schema 7") == 0 ? &set_schema_7
+													  : NULL;
 
 	if (setting == NULL)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no setting \"%s\"", name));
 	*setting = PG_ARGISNULL(1) ? NULL : MemoryContextStrdup(TopMemoryContext, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	PG_RETURN_VOID();
+}
+
+/* A schema registry that knows one schema, and one it refers to. */
+static List *
+schema_lookup(void *arg, uint32 id, DecodeError *error)
+{
+	if (id == 7)
+		return set_schema ? list_make2(set_schema, set_schema_7) : list_make1(set_schema_7);
+	error->sqlstate = ERRCODE_INVALID_BINARY_REPRESENTATION;
+	snprintf(error->message, sizeof(error->message), "no schema %u", id);
+	return NIL;
 }
 
 /* rel: whose columns; paths: per column, empty = its name; unit: timestamp_unit or ''; lenient: null_on_error; only: needed columns */
@@ -44,9 +59,11 @@ open_decoder(TupleDesc desc, const char *format, ArrayType *paths, const char *u
 {
 	DecoderConfig config = {.desc = desc, .null_on_error = lenient, .message = true, .delimiter = set_delimiter ? *set_delimiter : 0, .null_text = set_null};
 	const DecoderOps *ops = format_lookup(format);
+	AvroSource avro = {.schema = set_schema, .lookup = set_schema_7 ? schema_lookup : NULL};
 	Datum *items;
 	int count;
 
+	config.avro = &avro;
 	if (ops == NULL)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("no format \"%s\", only %s", format, format_names()));
