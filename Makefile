@@ -12,7 +12,12 @@ DOCS = $(wildcard doc/*.md)
 
 PG_CPPFLAGS = -I$(CURDIR)/src -DSTREAM_VERSION='"$(EXTVERSION)"' $(shell pkg-config --cflags rdkafka 2>/dev/null)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
-SHLIB_LINK = -lrdkafka -lz -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
+# Schema registries are asked through libcurl, where it is; WITHOUT_CURL=1 builds as if it were not.
+ifeq ($(WITHOUT_CURL)$(shell pkg-config --exists libcurl 2>/dev/null && echo there),there)
+PG_CPPFLAGS += -DSTREAM_CURL $(shell pkg-config --cflags libcurl)
+CURL_LINK = $(shell pkg-config --libs libcurl)
+endif
+SHLIB_LINK = $(CURL_LINK) -lrdkafka -lz -lpthread -Wl,--version-script=$(CURDIR)/src/exports.map
 EXTRA_CLEAN = build
 
 # Crash points for tests (src/util/failpoint.h); never in an installed library.

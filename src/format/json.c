@@ -129,8 +129,9 @@ json_fail(JsonScan *scan, DecodeError *error)
 	unsigned char c = scan->where < scan->end ? (unsigned char) *scan->where : 0;
 
 	if (scan->fault == JSON_ENCODING)
-		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s: 0x%02x at byte %zu",
-						   json_fault_text(scan->fault), c, position);
+		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s: 0x%02x at byte %zu%s",
+						   json_fault_text(scan->fault), c, position,
+						   c == 0 && position == 0 && scan->end - scan->begin > 5 ? " (the frame of a schema registry?)" : "");
 	if (scan->fault == JSON_UNEXPECTED && c > 0x20 && c < 0x7F)
 		return decode_fail(error, NULL, fault_sqlstate[scan->fault], "%s \"%c\" at byte %zu",
 						   json_fault_text(scan->fault), c, position);

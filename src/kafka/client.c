@@ -18,6 +18,7 @@
 
 #include "commands/defrem.h"
 #include "kafka/client.h"
+#include "kafka/registry.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -217,7 +218,7 @@ conf_build(KafkaRole role, const char *owner, const KafkaSetting *defaults, List
 	{
 		DefElem *option = lfirst_node(DefElem, cell);
 
-		if (kafka_property_check(option->defname, defGetString(option), everywhere))
+		if (!registry_owns_option(option->defname) && kafka_property_check(option->defname, defGetString(option), everywhere))
 			properties = lappend(properties, option);
 	}
 	conf = rd_kafka_conf_new();

@@ -37,6 +37,8 @@ typedef struct KafkaOptions
 	const char *timestamp_unit;
 	char delimiter;		   /* csv; 0: a comma */
 	const char *null_text; /* csv; NULL: an empty field */
+	const char *avro_schema;   /* avro: of messages without a frame */
+	struct Registry *registry; /* avro: of messages with one; NULL: none */
 	List *properties; /* DefElem, for the client */
 } KafkaOptions;
 

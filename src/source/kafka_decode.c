@@ -7,6 +7,7 @@
 
 #include "catalog/pg_type.h"
 #include "format/format.h"
+#include "kafka/registry.h"
 #include "mb/pg_wchar.h"
 #include "util/options.h"
 #include "utils/builtins.h"
@@ -91,11 +92,27 @@ timestamp_unit(const char *name)
 	return strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
 }
 
+static List *
+schema_lookup(void *arg, uint32 id, DecodeError *error)
+{
+	const char *why;
+	List *texts = registry_schema(arg, id, &why);
+
+	if (texts == NIL)
+	{
+		error->sqlstate = ERRCODE_INVALID_BINARY_REPRESENTATION;
+		error->column = NULL;
+		snprintf(error->message, sizeof(error->message), "unknown schema %u: %s", id, why);
+	}
+	return texts;
+}
+
 /* For the columns that are not metadata; NULL when there are none. */
 static Decoder *
 decoder_open(SourceDef *def, KafkaOptions *options, Bitmapset *needed)
 {
 	DecoderConfig *config = palloc0(sizeof(DecoderConfig));
+	AvroSource *avro = palloc0(sizeof(AvroSource));
 	bool any = false;
 
 	config->desc = def->desc;
@@ -105,6 +122,10 @@ decoder_open(SourceDef *def, KafkaOptions *options, Bitmapset *needed)
 	config->delimiter = options->delimiter;
 	config->null_text = options->null_text;
 	config->message = true;
+	avro->schema = options->avro_schema;
+	avro->arg = options->registry;
+	avro->lookup = options->registry ? schema_lookup : NULL;
+	config->avro = avro;
 	config->null_on_error = def->on_bad_row == BAD_ROW_NULL;
 	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
 		if (metadata_find(def, attno) < 0 && !TupleDescAttr(def->desc, attno - 1)->attisdropped)

@@ -12,6 +12,7 @@
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
 #include "format/format.h"
+#include "kafka/registry.h"
 #include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -19,7 +20,7 @@
 
 typedef struct TableOptions
 {
-	char *topic, *topics, *topic_pattern, *starting_offsets, *starting_timestamp, *isolation_level, *registry, *delimiter, *null_text;
+	char *topic, *topics, *topic_pattern, *starting_offsets, *starting_timestamp, *isolation_level, *avro_schema, *delimiter, *null_text;
 	bool fail_on_data_loss;
 } TableOptions;
 
@@ -33,7 +34,7 @@ static const OptionDef table_options[] = {
 	{"isolation_level", OPTION_ENUM, offsetof(TableOptions, isolation_level), 0, 0, "read_committed|read_uncommitted"},
 	{"delimiter", OPTION_TEXT, offsetof(TableOptions, delimiter), 0, 0, NULL},
 	{"null", OPTION_TEXT, offsetof(TableOptions, null_text), 0, 0, NULL},
-	{"schema.registry.url", OPTION_TEXT, offsetof(TableOptions, registry), 0, 0, NULL},
+	{"avro_schema", OPTION_TEXT, offsetof(TableOptions, avro_schema), 0, 0, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
 
 static bool
@@ -127,11 +128,6 @@ check_table_option(const char *name, const char *value)
 
 	if (strcmp(name, "topic_pattern") == 0)
 		(void) kafka_topic_matches(value, "topic"); /* raises the error of a wrong expression */
-	if (strcmp(name, "schema.registry.url") == 0)
-		ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("option \"schema.registry.url\" is not supported yet"),
-				errdetail("There is no format yet that reads schemas from a registry."),
-				errhint("Use format \"json\"; or format \"raw\" and decode the bytes in SQL."));
 	if (strcmp(name, "starting_offsets") == 0)
 		(void) parse_starting_offsets(value, &ignored);
 	if (strcmp(name, "starting_timestamp") == 0)
@@ -166,16 +162,18 @@ kafka_check_option(const char *name, const char *value, Oid catalog)
 		check_table_option(name, value);
 		return true;
 	}
-	return place != 0 && kafka_property_check(name, value, place);
+	return place != 0 && (registry_check_option(name, value, place) || kafka_property_check(name, value, place));
 }
 
 const char *
 kafka_option_names(Oid catalog)
 {
 	if (catalog == ForeignTableRelationId)
-		return psprintf("%s, %s; with the built-in server also %s", options_names(table_options),
-						kafka_property_names(KAFKA_AT_TABLE), kafka_property_names(KAFKA_AT_SERVER));
-	return property_place(catalog) ? kafka_property_names(property_place(catalog)) : "";
+		return psprintf("%s, %s; with the built-in server also %s, %s", options_names(table_options), kafka_property_names(KAFKA_AT_TABLE),
+						registry_option_names(KAFKA_AT_SERVER), kafka_property_names(KAFKA_AT_SERVER));
+	if (property_place(catalog) == 0)
+		return "";
+	return psprintf("%s, %s", registry_option_names(property_place(catalog)), kafka_property_names(property_place(catalog)));
 }
 
 /*
@@ -200,7 +198,7 @@ check_connection(SourceDef *def, ForeignServer *server)
 	{
 		DefElem *option = lfirst_node(DefElem, cell);
 
-		if (!built_in && kafka_property_is_connection(option->defname))
+		if (!built_in && (kafka_property_is_connection(option->defname) || registry_owns_option(option->defname)))
 			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
 					errmsg("option \"%s\" of source %s belongs to its server", option->defname, def->name),
 					errhint("Set it with ALTER SERVER %s.", quote_identifier(server->servername)));
@@ -214,10 +212,22 @@ check_connection(SourceDef *def, ForeignServer *server)
 				errhint("Set it on the server, or on the source when that uses the built-in server."));
 }
 
+/* A server may have a registry for sources of other formats. */
+static bool
+has_own_registry(SourceDef *def)
+{
+	ListCell *cell;
+
+	foreach (cell, def->table_options)
+		if (registry_owns_option(lfirst_node(DefElem, cell)->defname))
+			return true;
+	return false;
+}
+
 static void
 check_format(SourceDef *def, KafkaOptions *options)
 {
-	bool any = false;
+	bool any = false, own_registry = has_own_registry(def);
 
 	if (!format_lookup(options->format))
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -226,6 +236,13 @@ check_format(SourceDef *def, KafkaOptions *options)
 	if ((options->delimiter || options->null_text) && strcmp(options->format, "csv") != 0)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("option \"%s\" of source %s is for format \"csv\"", options->delimiter ? "delimiter" : "null", def->name),
+				errdetail("Its format is \"%s\".", options->format));
+	if (options->avro_schema && own_registry)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s has both \"avro_schema\" and \"schema.registry.url\"", def->name),
+				errdetail("Messages have a schema registry's frame, or they have none."));
+	if ((options->avro_schema || own_registry) && strcmp(options->format, "avro") != 0)
+		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("option \"%s\" of source %s is for format \"avro\"", own_registry ? "schema.registry.url" : "avro_schema", def->name),
 				errdetail("Its format is \"%s\".", options->format));
 	for (AttrNumber attno = 1; attno <= def->desc->natts; attno++)
 		any = any || !TupleDescAttr(def->desc, attno - 1)->attisdropped;
@@ -278,11 +295,13 @@ kafka_parse(SourceDef *def)
 	options->starting_timestamp_ms = table.starting_timestamp ? parse_timestamp_ms(table.starting_timestamp) : -1;
 	options->delimiter = table.delimiter ? table.delimiter[0] : '\0';
 	options->null_text = table.null_text;
+	options->avro_schema = table.avro_schema;
 	options->fail_on_data_loss = table.fail_on_data_loss;
 	options->read_committed = strcmp(table.isolation_level, "read_committed") == 0;
 	options->properties =
 		list_concat(list_concat(list_copy(def->server_options), def->user_options), def->table_options);
 	check_connection(def, GetForeignServer(GetForeignTable(def->relid)->serverid));
+	options->registry = table.avro_schema ? NULL : registry_find(options->properties);
 	check_format(def, options);
 	kafka_decode_check(def, options);
 	def->options = options;

@@ -33,6 +33,7 @@ deps_table()
 		build   postgresql-server-dev-15   deps_pg_file includedir-server postgres.h
 		build   librdkafka-dev             deps_header librdkafka/rdkafka.h
 		build   zlib1g-dev                 deps_header zlib.h
+		build   libcurl4-openssl-dev       deps_header curl/curl.h
 		test    postgresql-15              deps_pg_file bindir initdb
 		test    postgresql-15-hll          deps_pg_file sharedir extension/hll.control
 		test    postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
