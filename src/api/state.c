@@ -197,7 +197,7 @@ stores_by_name(Operator *op, const char *name)
 			chosen = lappend(chosen, store);
 	}
 	if (name && chosen == NIL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("operator %d has no state \"%s\"", op->spec->id, name),
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("operator %d has no state \"%s\"", op->spec->id, name),
 						errdetail("Its states are: %s.", names.data)));
 	return chosen != NIL ? chosen : op->stores;
 }

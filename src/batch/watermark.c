@@ -6,6 +6,7 @@
  */
 #include "batch/watermark.h"
 
+#include "common/int.h"
 #include "source/source.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -115,6 +116,15 @@ source_progress(const SourceTime *t, Jsonb *behind)
 	return Min(newest, held);
 }
 
+/* Before time begins nothing is closed, and there is no watermark that anybody could read. */
+static TimestampTz
+time_less_delay(TimestampTz at, int64 delay)
+{
+	TimestampTz result;
+
+	return pg_sub_s64_overflow(at, delay, &result) || !IS_VALID_TIMESTAMP(result) ? DT_NOBEGIN : result;
+}
+
 static void
 source_time_advance(SourceTime *t, SourceBatch *batch, Jsonb *behind, TimestampTz batch_time)
 {
@@ -127,7 +137,7 @@ source_time_advance(SourceTime *t, SourceBatch *batch, Jsonb *behind, TimestampT
 		t->seen_at = batch_time;
 	progress = source_progress(t, behind);
 	if (!TIMESTAMP_NOT_FINITE(progress))
-		t->watermark = Max(t->watermark, progress - batch->reader->def->watermark_delay);
+		t->watermark = Max(t->watermark, time_less_delay(progress, batch->reader->def->watermark_delay));
 }
 
 /* ---- over the sources ---- */

@@ -9,11 +9,11 @@
 OutputMode
 output_mode_parse(const char *text)
 {
-	if (strcmp(text, "append") == 0)
+	if (pg_strcasecmp(text, "append") == 0)
 		return OUTPUT_APPEND;
-	if (strcmp(text, "update") == 0)
+	if (pg_strcasecmp(text, "update") == 0)
 		return OUTPUT_UPDATE;
-	if (strcmp(text, "complete") == 0)
+	if (pg_strcasecmp(text, "complete") == 0)
 		return OUTPUT_COMPLETE;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown output mode \"%s\"", text),
 					errdetail("Valid output modes are: append, update, complete.")));

@@ -79,7 +79,44 @@ add_source(Compile *c, Oid relid)
 						errhint("Declare its event_time, or take it out of option watermarks.")));
 	if (delay)
 		def->watermark_delay = options_interval_us(delay, psprintf("watermark of source %s", def->name));
+	if (delay && def->watermark_delay < 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("watermark of source %s must not be negative", def->name),
+						errdetail("Option watermarks says \"%s\".", delay)));
 	c->plan->sources = lappend(c->plan->sources, def);
+}
+
+/* Every name in option watermarks must be a source of the query: a misspelt one would be another watermark than was meant. */
+static void
+check_watermark_names(Compile *c)
+{
+	JsonbIterator *it;
+	JsonbIteratorToken token;
+	JsonbValue name;
+
+	if (c->options == NULL || c->options->watermarks == NULL)
+		return;
+	if (!JB_ROOT_IS_OBJECT(c->options->watermarks))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option watermarks must be a JSON object"),
+						errhint("Name the source and its delay: {\"watermarks\": {\"%s\": \"10 minutes\"}}.", get_rel_name(((SourceDef *) linitial(c->plan->sources))->relid))));
+	it = JsonbIteratorInit(&c->options->watermarks->root);
+	while ((token = JsonbIteratorNext(&it, &name, true)) != WJB_DONE)
+	{
+		char *text;
+		ListCell *lc;
+
+		if (token != WJB_KEY)
+			continue;
+		text = pnstrdup(name.val.string.val, name.val.string.len);
+		foreach (lc, c->plan->sources)
+		{
+			SourceDef *def = lfirst(lc);
+
+			if (strcmp(text, def->name) == 0 || strcmp(text, get_rel_name(def->relid)) == 0)
+				break;
+		}
+		if (lc == NULL)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option watermarks names \"%s\", which is no source of the query", text)));
+	}
 }
 
 /* A partition or inheritance child would be read without the batch's marker, as an ordinary table. */
@@ -351,6 +388,7 @@ prepare_query(Compile *c, Query *query)
 	if (c->plan->sources == NIL)
 		ereport(ERROR, (errcode(REFUSE), errmsg("the query reads no stream"),
 						errhint("Name a source made by stream.create_source in its FROM clause.")));
+	check_watermark_names(c);
 	query = castNode(Query, replace_times_mutator((Node *) query, c));
 	inline_ctes_walker((Node *) query, c);
 	semijoin_pull_up(query);

@@ -54,11 +54,10 @@ stream_to_each(PG_FUNCTION_ARGS)
 	return function_sink(fcinfo, "each");
 }
 
-/* A month counts 31 days, as everywhere: only the sign matters here. */
 static int
 interval_sign(const Interval *interval)
 {
-	int128 us = (int128) interval->time + (int128) interval->day * USECS_PER_DAY + (int128) interval->month * 31 * USECS_PER_DAY;
+	int128 us = (int128) interval->time + (int128) interval->day * USECS_PER_DAY;
 
 	return us > 0 ? 1 : us < 0 ? -1 : 0;
 }
@@ -72,6 +71,9 @@ periodic_trigger(FunctionCallInfo fcinfo, const char *kind, bool zero_allowed)
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the interval of trigger %s must not be NULL", kind)));
+	if (PG_GETARG_INTERVAL_P(0)->month != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("the interval of trigger %s must be a fixed length of time, not months or years", kind),
+						errhint("A day counts 24 hours: '30 days'.")));
 	sign = interval_sign(PG_GETARG_INTERVAL_P(0));
 	if (sign < 0 || (sign == 0 && !zero_allowed))
 		ereport(ERROR,

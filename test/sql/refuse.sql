@@ -133,6 +133,9 @@ ALTER FOREIGN TABLE bare NO INHERIT parent;
 
 -- Options.
 SELECT make('SELECT value FROM bare', options => '{"watermarks": {"bare": "1 minute"}}');
+SELECT make('SELECT value FROM input', options => '{"watermarks": {"refuse.input": "1 minute", "imput": "1 minute"}}');
+SELECT make('SELECT value FROM input', options => '{"watermarks": {"input": "-1 minute"}}');
+SELECT make('SELECT value FROM input', options => '{"watermarks": "1 minute"}');
 SELECT make('SELECT DISTINCT value FROM bare', options => '{"dedup_within_watermark": true}');
 
 -- Accepted, beside all that.
