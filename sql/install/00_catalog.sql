@@ -159,6 +159,29 @@ CREATE TABLE stream.seen_file (
 );
 COMMENT ON TABLE stream.seen_file IS 'files a query has taken from a file source, in order; a position is the number of the last one read';
 
+CREATE TABLE stream.change_slot (
+    query_id   bigint NOT NULL,
+    source     text NOT NULL,
+    slot       text NOT NULL,
+    start_lsn  pg_lsn NOT NULL,
+    rows       bigint NOT NULL,
+    seen       text,
+    seen_until pg_lsn NOT NULL,
+    CONSTRAINT change_slot_pkey PRIMARY KEY (query_id, source)
+);
+COMMENT ON TABLE stream.change_slot IS 'replication slots that queries read changes of tables by; not dumped, as slots are not';
+COMMENT ON COLUMN stream.change_slot.rows IS 'rows that were in the table at first; they come before the changes';
+COMMENT ON COLUMN stream.change_slot.seen IS 'pg_snapshot they were read under: what it sees does not come as a change, if committed up to seen_until';
+
+CREATE TABLE stream.change_row (
+    query_id bigint NOT NULL,
+    source   text NOT NULL,
+    n        bigint NOT NULL,
+    data     jsonb NOT NULL,
+    CONSTRAINT change_row_pkey PRIMARY KEY (query_id, source, n)
+);
+COMMENT ON TABLE stream.change_row IS 'rows that were in a table when a query began to read its changes, until they are read';
+
 CREATE TABLE stream.replay_entry (
     query_id  bigint NOT NULL,
     letter_id bigint NOT NULL,

@@ -53,6 +53,15 @@ COMMENT ON FOREIGN DATA WRAPPER stream_socket IS 'sources over lines from a TCP 
 CREATE SERVER stream_socket FOREIGN DATA WRAPPER stream_socket;
 COMMENT ON SERVER stream_socket IS 'built-in server of socket sources';
 
+CREATE FUNCTION stream.validate_changes(text[], oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'stream_validate_changes';
+COMMENT ON FUNCTION stream.validate_changes(text[], oid) IS 'checks the options of changes sources';
+
+CREATE FOREIGN DATA WRAPPER stream_changes HANDLER stream.fdw_handler VALIDATOR stream.validate_changes;
+COMMENT ON FOREIGN DATA WRAPPER stream_changes IS 'sources over inserts, updates and deletes in a table of this database, by logical decoding';
+CREATE SERVER stream_changes FOREIGN DATA WRAPPER stream_changes;
+COMMENT ON SERVER stream_changes IS 'built-in server of changes sources; a query that reads one holds back WAL';
+
 CREATE FUNCTION stream.create_source(
     name            text,
     kind            text,

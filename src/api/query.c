@@ -10,6 +10,7 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "metadata/attempt.h"
+#include "metadata/change_slot.h"
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -234,6 +235,19 @@ state_move(StreamQuery *query, StreamPlan *plan)
 	}
 }
 
+/* What was kept for sources that the query does not read any more; one that comes back begins anew. */
+static void
+sources_forget(StreamQuery *query, StreamPlan *plan)
+{
+	List *names = NIL;
+	ListCell *lc;
+
+	foreach (lc, plan->sources)
+		names = lappend(names, ((SourceDef *) lfirst(lc))->name);
+	foreach (lc, change_slots_keep(query->id, names))
+		query->starts = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(query->starts), CStringGetTextDatum(lfirst(lc))));
+}
+
 /* alter_query(name, query, sink, trigger, options) */
 Datum
 stream_alter_query(PG_FUNCTION_ARGS)
@@ -265,6 +279,7 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	options_check(query);
 	plan = query_check(query, tree);
 	state_move(query, plan);
+	sources_forget(query, plan);
 	if (!PG_ARGISNULL(1))
 	{
 		query_view_drop(query);

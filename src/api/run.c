@@ -175,6 +175,24 @@ sink_skip(StreamQuery *query, int64 batch_id)
 		def->ops->skip(def, batch_id);
 }
 
+/* Sources that let go of what is committed. */
+static void
+rewind_check_sources(StreamQuery *query)
+{
+	StreamPlan *plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	ListCell *lc;
+
+	foreach (lc, plan->sources)
+	{
+		SourceDef *def = lfirst(lc);
+
+		if (def->ops->forgets)
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("streaming query \"%s\" cannot be rewound", query->name),
+							errdetail("What a batch has committed of %s source %s cannot be read again.", def->ops->kind, def->name),
+							errhint("stream.reset_query starts the query afresh.")));
+	}
+}
+
 /* rewind_query(name, batch_id): back to just after that batch; what is logged beyond comes again, with the same ids over the same ranges. */
 Datum
 stream_rewind_query(PG_FUNCTION_ARGS)
@@ -191,6 +209,7 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not retained any more", batch_id, query->name),
 						errhint("Option min_batches_to_retain says how far back a query can go; stream.reset_query starts afresh.")));
 	query_apply_settings(query);
+	rewind_check_sources(query);
 	(void) query_lock_housekeeping(query->id, true);
 	operation_show(OPERATION_REWIND_TARGET, query->id, batch_id, 0);
 	target_rewind(query, batch_id);

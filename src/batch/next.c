@@ -127,6 +127,22 @@ start_position(QueryRuntime *rt, SourceReader *reader)
 	return start;
 }
 
+/* Sources the query reads for the first time. */
+static void
+new_sources_arrive(QueryRuntime *rt)
+{
+	ListCell *lc;
+
+	foreach (lc, rt->readers)
+	{
+		SourceReader *reader = lfirst(lc);
+		const char *name = reader->def->name;
+
+		if (reader->ops->arrive && position_get(reached(rt), name) == NULL && position_get(rt->query->starts, name) == NULL)
+			reader->ops->arrive(reader);
+	}
+}
+
 typedef struct PlannedRange
 {
 	Position *from, *to; /* to NULL: no rows */
@@ -144,6 +160,7 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild
 	ListCell *lc;
 	int i = 0;
 
+	new_sources_arrive(rt);
 	rt->more = false;
 	foreach (lc, rt->readers)
 	{

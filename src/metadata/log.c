@@ -5,6 +5,7 @@
 #include "metadata/log.h"
 
 #include "access/htup_details.h"
+#include "metadata/change_slot.h"
 #include "metadata/dead_letter.h"
 #include "metadata/epoch_log.h"
 #include "metadata/memory_row.h"
@@ -212,6 +213,7 @@ void
 logs_truncate(int64 query_id)
 {
 	seen_files_forget(query_id);
+	change_slots_forget(query_id);
 	logs_delete(query_id, 0, PG_INT64_MAX, false);
 	epoch_log_delete(query_id);
 	replay_purge(query_id, PG_INT64_MAX);

@@ -265,3 +265,4 @@ VALIDATOR(kafka);
 VALIDATOR(file);
 VALIDATOR(rate);
 VALIDATOR(socket);
+VALIDATOR(changes);

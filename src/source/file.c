@@ -509,7 +509,6 @@ file_close(SourceReader *reader)
 const SourceOps file_source = {
 	.kind = "file",
 	.server = "stream_file",
-	.replayable = true,
 	.check_option = file_check_option,
 	.option_names = file_option_names,
 	.parse = file_parse,

@@ -238,7 +238,6 @@ rate_close(SourceReader *reader)
 const SourceOps rate_source = {
 	.kind = "rate",
 	.server = "stream_rate",
-	.replayable = true,
 	.check_option = rate_check_option,
 	.option_names = rate_option_names,
 	.prepare = rate_prepare,

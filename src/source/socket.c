@@ -393,7 +393,7 @@ socket_close(SourceReader *reader)
 const SourceOps socket_source = {
 	.kind = "socket",
 	.server = "stream_socket",
-	.replayable = false,
+	.forgets = true,
 	.check_option = socket_check_option,
 	.option_names = socket_option_names,
 	.prepare = socket_prepare,

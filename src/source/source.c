@@ -23,7 +23,7 @@
 #include "utils/timestamp.h"
 
 /* Adding a kind of source: one line here, one file beside, one wrapper and server in sql/install. */
-static const SourceOps *const source_table[] = {&table_source, &kafka_source, &file_source, &rate_source, &socket_source};
+static const SourceOps *const source_table[] = {&table_source, &kafka_source, &file_source, &rate_source, &socket_source, &changes_source};
 
 static List *running_batches = NIL; /* SourceBatch */
 

@@ -132,7 +132,7 @@ struct SourceOps
 {
 	const char *kind;	   /* 'table' */
 	const char *server;	   /* built-in server and wrapper: 'stream_table' */
-	bool replayable;
+	bool forgets; /* what has been acknowledged cannot be read again: no stream.rewind_query */
 	/*
 	 * Is this option valid at that place (ForeignTableRelationId, ForeignServerRelationId, UserMappingRelationId, AttributeRelationId)?
 	 * Checks the value as well (ereport). Options common to all kinds are handled before.
@@ -147,6 +147,8 @@ struct SourceOps
 	/* def->options from the lists; whatever is missing or contradictory is an ereport naming def->name. */
 	void (*parse)(SourceDef *def);
 	SourceReader *(*open)(SourceDef *def); /* in CurrentMemoryContext; registers its own clean-up callback on it */
+	/* Before initial(), of all sources of a query: what must be made while the transaction has not written anything yet. Optional. */
+	void (*arrive)(SourceReader *reader);
 	/* Where a new query starts. NULL: the very start. */
 	Position *(*initial)(SourceReader *reader);
 	/* The newest position: the fixed end of available_now and of process_all_available. */
@@ -219,5 +221,6 @@ extern const SourceOps kafka_source;
 extern const SourceOps file_source;
 extern const SourceOps rate_source;
 extern const SourceOps socket_source;
+extern const SourceOps changes_source;
 
 #endif

@@ -48,7 +48,7 @@ table_option_names(Oid catalog)
 }
 
 /* The columns of the base table, without the stamps. */
-static char *
+char *
 table_columns(Oid relid)
 {
 	Relation rel = table_open(relid, AccessShareLock);
@@ -72,8 +72,9 @@ table_columns(Oid relid)
 	return buf.data;
 }
 
-static char *
-table_prepare(const char *name, List *options, const char *columns)
+/* The table that option "table" names; from now on by its full name. The current user may read it. */
+Oid
+table_named(const char *name, List *options)
 {
 	char *table = table_options_get(options, "table");
 	Oid relid;
@@ -86,7 +87,6 @@ table_prepare(const char *name, List *options, const char *columns)
 	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
 		pg_attribute_aclcheck_all(relid, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
-	table_add_stamps(relid);
 	foreach (lc, options)
 	{
 		DefElem *def = lfirst_node(DefElem, lc);
@@ -94,28 +94,42 @@ table_prepare(const char *name, List *options, const char *columns)
 		if (strcmp(def->defname, "table") == 0)
 			def->arg = (Node *) makeString(table_full_name(relid));
 	}
+	return relid;
+}
+
+static char *
+table_prepare(const char *name, List *options, const char *columns)
+{
+	Oid relid = table_named(name, options);
+
+	table_add_stamps(relid);
 	return columns ? pstrdup(columns) : table_columns(relid);
 }
 
-static void
-table_check_columns(SourceDef *def, Oid relid)
+void
+table_check_column(SourceDef *def, Oid relid, Form_pg_attribute att)
 {
-	for (int i = 0; i < def->desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(def->desc, i);
-		AttrNumber base = att->attisdropped ? InvalidAttrNumber : get_attnum(relid, NameStr(att->attname));
+	AttrNumber base = get_attnum(relid, NameStr(att->attname));
 
-		if (att->attisdropped)
-			continue;
-		if (base <= 0)
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("column \"%s\" of source %s is not in its table %s", NameStr(att->attname), def->name, table_full_name(relid)),
-							errhint("Drop it from the source: ALTER FOREIGN TABLE %s DROP COLUMN %s;", def->name, quote_identifier(NameStr(att->attname)))));
-		if (get_atttype(relid, base) != att->atttypid)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column \"%s\" of source %s is of type %s, but %s in its table", NameStr(att->attname), def->name,
-								   format_type_be(att->atttypid), format_type_be(get_atttype(relid, base)))));
-	}
+	if (base <= 0)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("column \"%s\" of source %s is not in its table %s", NameStr(att->attname), def->name, table_full_name(relid)),
+						errhint("Drop it from the source: ALTER FOREIGN TABLE %s DROP COLUMN %s;", def->name, quote_identifier(NameStr(att->attname)))));
+	if (get_atttype(relid, base) != att->atttypid)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("column \"%s\" of source %s is of type %s, but %s in its table", NameStr(att->attname), def->name,
+							   format_type_be(att->atttypid), format_type_be(get_atttype(relid, base)))));
+}
+
+/* The table that source def reads, by option "table". */
+Oid
+table_of_def(SourceDef *def)
+{
+	char *table = table_options_get(def->table_options, "table");
+
+	if (table == NULL)
+		ereport(ERROR, (errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("source %s needs the option \"table\"", def->name)));
+	return table_of_source(def->relid, table);
 }
 
 static void
@@ -124,13 +138,13 @@ table_parse(SourceDef *def)
 	TableOptions *options = palloc0(sizeof(TableOptions));
 	char *strict = table_options_get(def->table_options, "strict_append");
 
+	options->relid = table_of_def(def);
 	options->table = table_options_get(def->table_options, "table");
-	if (options->table == NULL)
-		ereport(ERROR, (errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("source %s needs the option \"table\"", def->name)));
-	options->relid = table_of_source(def->relid, options->table);
 	if (strict)
 		(void) parse_bool(strict, &options->strict_append);
-	table_check_columns(def, options->relid);
+	for (int i = 0; i < def->desc->natts; i++)
+		if (!TupleDescAttr(def->desc, i)->attisdropped)
+			table_check_column(def, options->relid, TupleDescAttr(def->desc, i));
 	def->options = options;
 }
 
@@ -370,7 +384,6 @@ table_base_relation(SourceDef *def)
 const SourceOps table_source = {
 	.kind = "table",
 	.server = "stream_table",
-	.replayable = true,
 	.check_option = table_check_option,
 	.option_names = table_option_names,
 	.prepare = table_prepare,

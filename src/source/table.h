@@ -69,10 +69,17 @@ typedef struct TablePiece
 
 extern const Stamp STAMP_FIRST, STAMP_LAST;
 
+/* ---- table.c ---- */
+extern char *table_columns(Oid relid); /* as a column list */
+extern Oid table_named(const char *name, List *options);
+extern Oid table_of_def(SourceDef *def);
+extern void table_check_column(SourceDef *def, Oid relid, Form_pg_attribute att);
+
 /* ---- table_position.c ---- */
 extern TablePosition position_read(TableReader *reader, Position *position);
 extern Position *position_make(TableReader *reader, Horizon *read, Horizon *until, const Stamp *last);
-extern Horizon *horizon_now(void);
+extern Horizon *horizon_now(void); /* of the active snapshot */
+extern Horizon *horizon_from_text(const char *text);
 /* The range between two positions: one piece, or two when a split range is finished and a new one begun. List of TablePiece. */
 extern List *position_pieces(TablePosition from, TablePosition to);
 

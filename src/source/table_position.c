@@ -30,7 +30,7 @@ horizon_parse(const char *text)
 	return horizon;
 }
 
-static Horizon *
+Horizon *
 horizon_from_text(const char *text)
 {
 	(void) DirectFunctionCall1(pg_snapshot_in, CStringGetDatum(text));

@@ -247,7 +247,7 @@ table_by_name(const char *name, bool missing_ok)
 	Oid relid = OidIsValid(schema) ? get_relname_relid(range->relname, schema) : range->schemaname ? InvalidOid : RelnameGetRelid(range->relname);
 
 	if (!OidIsValid(relid) && !missing_ok)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table %s of a table source does not exist", name),
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table %s of a source does not exist", name),
 						errhint("After a rename, name it anew: SELECT stream.alter_source('source', '{\"table\": \"new_name\"}').")));
 	return relid;
 }

@@ -73,11 +73,12 @@ equality_procedure(Oid type)
 	return InvalidOid;
 }
 
-HeapScan *
-heap_scan_begin(const char *table, const char *index, int nkeys, Datum *keys, bool backward)
+static HeapScan *
+scan_begin(const char *table, const char *index, int nkeys, Datum *keys, const int64 *low, bool backward)
 {
 	HeapScan *scan = palloc0(sizeof(HeapScan));
 	ScanKeyData skeys[INDEX_MAX_KEYS];
+	int n = nkeys;
 
 	scan->table = heap_open(table, AccessShareLock);
 	scan->index = index_open(heap_relation_oid(index), AccessShareLock);
@@ -91,9 +92,23 @@ heap_scan_begin(const char *table, const char *index, int nkeys, Datum *keys, bo
 		ScanKeyEntryInitialize(&skeys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid, scan->index->rd_indcollation[i],
 							   equality_procedure(type), keys[i]);
 	}
-	scan->scan = index_beginscan(scan->table, scan->index, scan->snapshot, nkeys, 0);
-	index_rescan(scan->scan, skeys, nkeys, NULL, 0);
+	if (low)
+		ScanKeyEntryInitialize(&skeys[n++], 0, nkeys + 1, BTGreaterEqualStrategyNumber, InvalidOid, InvalidOid, F_INT8GE, Int64GetDatum(*low));
+	scan->scan = index_beginscan(scan->table, scan->index, scan->snapshot, n, 0);
+	index_rescan(scan->scan, skeys, n, NULL, 0);
 	return scan;
+}
+
+HeapScan *
+heap_scan_begin(const char *table, const char *index, int nkeys, Datum *keys, bool backward)
+{
+	return scan_begin(table, index, nkeys, keys, NULL, backward);
+}
+
+HeapScan *
+heap_scan_begin_at(const char *table, const char *index, int nkeys, Datum *keys, int64 low)
+{
+	return scan_begin(table, index, nkeys, keys, &low, false);
 }
 
 HeapTuple

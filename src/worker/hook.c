@@ -16,6 +16,7 @@
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
+#include "metadata/change_slot.h"
 #include "miscadmin.h"
 #include "nodes/value.h"
 #include "tcop/utility.h"
@@ -213,6 +214,15 @@ query_of_view(Oid relation)
 	return sscanf(name, "query_" INT64_FORMAT, &id) == 1 ? id : 0;
 }
 
+/* Replication slots are no objects that go by dependency. Of the table that names them the index goes first. */
+static bool
+is_index_of_slots(Oid relation)
+{
+	Oid schema = get_namespace_oid("stream", true);
+
+	return OidIsValid(schema) && get_relname_relid("change_slot_pkey", schema) == relation;
+}
+
 /* DROP SCHEMA … CASCADE, DROP OWNED and the like reach the extension, or what a query stands on, by dependency. */
 static void
 hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
@@ -225,6 +235,8 @@ hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 		return;
 	if (class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
 		block(MyDatabaseId);
+	else if (class == RelationRelationId && sub == 0 && is_index_of_slots(object))
+		change_slots_gone();
 	else if (class == RelationRelationId && sub == 0 && blocked != MyDatabaseId && (query_id = query_of_view(object)) != 0)
 		worker_stop_for_good(query_id, ERRCODE_UNDEFINED_TABLE, "its view was dropped, with something it reads or with all its owner had");
 }
