@@ -199,5 +199,18 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
     LEFT JOIN stream.pace b ON b.query_id = q.id;
 COMMENT ON VIEW stream.queries IS 'every query with its status, rates, watermark, state size and last error';
 
+CREATE VIEW stream.change_slots WITH (security_barrier) AS
+    SELECT q.name AS query,
+           s.source,
+           s.slot,
+           coalesce(r.active, false) AS active,
+           r.wal_status,
+           pg_catalog.pg_wal_lsn_diff(CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END,
+                                      r.restart_lsn)::bigint AS bytes_held
+    FROM stream.change_slot s
+    JOIN stream.visible_query q ON q.id = s.query_id
+    LEFT JOIN pg_catalog.pg_replication_slots r ON r.slot_name = s.slot;
+COMMENT ON VIEW stream.change_slots IS 'replication slots of queries over changes sources, and how much WAL each holds back; wal_status NULL: the slot is gone';
+
 GRANT SELECT ON stream.offset_log, stream.commit_log, stream.progress, stream.dead_letters, stream.queries, stream.attempts, stream.source_lag,
-    stream.operations, stream.stat, stream.pace TO PUBLIC;
+    stream.operations, stream.stat, stream.pace, stream.change_slots TO PUBLIC;

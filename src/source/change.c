@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "nodes/value.h"
 #include "storage/proc.h"
+#include "util/compat.h"
 #include "util/heap.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -346,12 +347,12 @@ buffer_take_upto(ChangeReader *reader, ChangePosition to)
 static void
 slot_follow(ChangeReader *reader, ChangePosition from)
 {
-	bool committed = reader->idle_at == from.lsn && reader->idle_in != MyProc->lxid;
+	bool committed = reader->idle_at == from.lsn && reader->idle_in != MY_LOCAL_XID;
 
 	if (from.row == CHANGE_ALL && reader->buffer.taken == reader->buffer.rows && (committed || reader->acknowledged >= from.lsn))
 		change_slot_confirm(reader, reader->buffer.decoded);
 	if (reader->idle_at != from.lsn)
-		reader->idle_in = MyProc->lxid;
+		reader->idle_in = MY_LOCAL_XID;
 	reader->idle_at = from.lsn;
 }
 

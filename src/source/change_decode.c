@@ -18,6 +18,7 @@
 #include "replication/slot.h"
 #include "storage/standby.h"
 #include "util/clock.h"
+#include "util/compat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -270,13 +271,13 @@ key_has_changed(Decoder *d, Relation rel)
 }
 
 static bool
-tuple_take(ReorderBufferTupleBuf *tuple, Relation rel, Datum **values, bool **nulls)
+tuple_take(HeapTuple tuple, Relation rel, Datum **values, bool **nulls)
 {
 	if (tuple == NULL)
 		return false;
 	*values = palloc(sizeof(Datum) * RelationGetNumberOfAttributes(rel));
 	*nulls = palloc(sizeof(bool) * RelationGetNumberOfAttributes(rel));
-	heap_deform_tuple(&tuple->tuple, RelationGetDescr(rel), *values, *nulls);
+	heap_deform_tuple(tuple, RelationGetDescr(rel), *values, *nulls);
 	return true;
 }
 
@@ -326,8 +327,8 @@ plugin_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rel, 
 	if (d->skip || !relation_wanted(d, rel))
 		return;
 	old = MemoryContextSwitchTo(d->context);
-	has_new = change->action != REORDER_BUFFER_CHANGE_DELETE && tuple_take(change->data.tp.newtuple, rel, &d->new_values, &d->new_nulls);
-	has_old = change->action != REORDER_BUFFER_CHANGE_INSERT && tuple_take(change->data.tp.oldtuple, rel, &d->old_values, &d->old_nulls);
+	has_new = change->action != REORDER_BUFFER_CHANGE_DELETE && tuple_take(compat_decoded_tuple(change->data.tp.newtuple), rel, &d->new_values, &d->new_nulls);
+	has_old = change->action != REORDER_BUFFER_CHANGE_INSERT && tuple_take(compat_decoded_tuple(change->data.tp.oldtuple), rel, &d->old_values, &d->old_nulls);
 	if (update && has_new && has_old && key_has_changed(d, rel))
 	{
 		row_add(d, txn, rel, "d", false, true, true);

@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "util/compat.h"
 #include "util/json_build.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

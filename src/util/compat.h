@@ -62,10 +62,13 @@
 #define MY_LOCAL_XID (MyProc->vxid.lxid)
 #define MY_PROC_NUMBER MyProcNumber
 #define compat_wait_set(size) CreateWaitEventSet(NULL, size)
+#define ReplicationSlotCreate(name, of_database, persistency, two_phase) ReplicationSlotCreate(name, of_database, persistency, two_phase, false, false)
+#define compat_decoded_tuple(tuple) (tuple)
 #else
 #define MY_LOCAL_XID (MyProc->lxid)
 #define MY_PROC_NUMBER (MyProc->pgprocno)
 #define compat_wait_set(size) CreateWaitEventSet(CurrentMemoryContext, size)
+#define compat_decoded_tuple(buffer) ((buffer) ? &(buffer)->tuple : NULL)
 #endif
 
 #if PG_VERSION_NUM >= 180000
@@ -90,6 +93,8 @@
 #define expandRTE(rte, index, up, location, dropped, names, vars) expandRTE(rte, index, up, VAR_RETURNING_DEFAULT, location, dropped, names, vars)
 #define heap_form_minimal_tuple(desc, values, nulls) heap_form_minimal_tuple(desc, values, nulls, 0)
 #define index_beginscan(table, index, snapshot, keys, orderbys) index_beginscan(table, index, snapshot, NULL, keys, orderbys)
+#define RelationGetPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex(rel, false)
+#define ReplicationSlotAcquire(name, nowait) ReplicationSlotAcquire(name, nowait, true)
 #define get_op_btree_interpretation(id) get_op_index_interpretation(id)
 #define OpBtreeInterpretation OpIndexInterpretation
 #define ROWCOMPARE_NE COMPARE_NE

@@ -65,6 +65,7 @@ CALL stream.process_all_available('bytes');
 SELECT op, count(*), count(DISTINCT id), max(batch_id) > 3 AS pieces FROM bytes_out GROUP BY 1 ORDER BY 1;
 -- two queries, two slots
 TABLE slots;
+SELECT query, source, active, wal_status, bytes_held > 0 AS holds FROM stream.change_slots ORDER BY query;
 SELECT stream.drop_query('bytes'), stream.drop_query('small');
 TABLE slots;
 TABLE our_slots;
@@ -164,6 +165,24 @@ UPDATE orders SET item = 'x' WHERE id BETWEEN 100 AND 104;
 CALL stream.process_all_available('count');
 SELECT op, n FROM count_out ORDER BY 1;
 SELECT stream.drop_query('count');
+
+-- a copy kept by a table sink
+SELECT stream.create_query('copy', 'SELECT * FROM doc_keep', stream.to_table('doc_copy', '{"key": ["id"], "op_column": "op", "unchanged_column": "unchanged", "batch_id_column": null}'), start => false);
+INSERT INTO doc SELECT i, i, repeat('z', 1000 * i) FROM generate_series(1, 5) i;
+ALTER TABLE doc REPLICA IDENTITY DEFAULT;
+CALL stream.process_all_available('copy');
+UPDATE doc SET n = n + 1;
+UPDATE doc SET id = 20, body = '' WHERE id = 2;
+DELETE FROM doc WHERE id = 3;
+INSERT INTO doc VALUES (3, 33, 'again'); UPDATE doc SET n = 333 WHERE id = 3;
+CALL stream.process_all_available('copy');
+TABLE doc EXCEPT ALL TABLE doc_copy;
+TABLE doc_copy EXCEPT ALL TABLE doc;
+SELECT id, n, length(body) FROM doc_copy ORDER BY id;
+TRUNCATE doc; INSERT INTO doc VALUES (7, 7, 'seven');
+CALL stream.process_all_available('copy');
+TABLE doc_copy;
+SELECT stream.drop_query('copy');
 
 -- what cannot be
 SELECT stream.create_source('e', 'changes');
