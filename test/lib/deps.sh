@@ -37,6 +37,7 @@ deps_table()
 		test    postgresql-15              deps_pg_file bindir initdb
 		test    postgresql-15-hll          deps_pg_file sharedir extension/hll.control
 		test    postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
+		valgrind valgrind                  deps_command valgrind
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More
 		test    python3                    deps_command python3

@@ -97,7 +97,7 @@ suite_tap_files() # $1 directory
 	xargs -P 2 -I @ bash -c '
 		TESTDIR=$WORK/tap/@; rm -rf "$TESTDIR"; mkdir -p "$TESTDIR"; export TESTDIR
 		log=$WORK/logs/tap/@.log
-		if timeout 900 prove --nocolor --verbose "$1/@.pl" >"$log" 2>&1; then
+		if timeout "${TAP_TIMEOUT:-900}" prove --nocolor --verbose "$1/@.pl" >"$log" 2>&1; then
 			if grep -q "^Result: NOTESTS" "$log"; then echo "skipped @: $(grep -m1 -oi "# SKIP.*" "$log")"; exit; fi
 			echo "ok      @ ($(grep -c "^ok " "$log") checks)"; echo RESULT ok >>"$log"; rm -rf "$TESTDIR"
 		else
