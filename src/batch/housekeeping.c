@@ -76,6 +76,8 @@ housekeeping_begun(QueryRuntime *rt, const Housekeeping *work)
 	ListCell *lc;
 
 	rt->purged_upto = Max(work->purge_upto, rt->purged_upto);
+	if (!work->fold)
+		return; /* nobody would say that a fold has ended */
 	foreach (lc, runtime_stores(rt))
 		state_fold_begun(lfirst(lc));
 }

@@ -246,13 +246,14 @@ rows_open(int64 query_id, int number, Snapshot snapshot)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream state rows", ALLOCSET_DEFAULT_SIZES);
 	StateRows *rows = MemoryContextAllocZero(context, sizeof(StateRows));
-	char *name = relation_name(query_id);
 	Inside caller;
+	char *name;
 
 	rows->context = context;
 	rows->snapshot = snapshot;
 	rows->number = number;
-	caller = inside_enter(rows);
+	caller = inside_enter(rows); /* names, too, go with the context: this happens in every batch */
+	name = relation_name(query_id);
 	rows->table = heap_open(name, RowExclusiveLock);
 	rows->bucket_index = index_open(heap_relation_oid(psprintf("%s_bucket", name)), RowExclusiveLock);
 	rows->expiry_index = index_open(heap_relation_oid(psprintf("%s_expires", name)), RowExclusiveLock);

@@ -80,11 +80,13 @@ cmp_ok(value("SELECT max(n) FROM (SELECT count(*) AS n FROM stream.$_ GROUP BY q
 cmp_ok(value("SELECT coalesce(max(state_rows), 0) FROM stream.queries WHERE name IN ('windows', 'distinct_ones', 'sessions', 'joined')"), '<', 2500, 'the watermark bounds state');
 
 # At most twice what has to be kept: live state, and the changelog of the batches retained. Vacuum comes behind, so it gets a little time.
-my $kept = "(SELECT coalesce(sum(pg_column_size(data) + 64), 0) FROM stream.state_change) + (SELECT coalesce(sum(pg_column_size(data) + 64), 0) FROM stream.state_snapshot)
-	+ (SELECT coalesce(sum(pg_column_size(data) + 64), 0) FROM stream.state_undo)";
+# Below 256 kB a changelog is not worth folding.
+my $kept = "(SELECT sum(state_bytes) FROM stream.queries) + (SELECT sum(pg_column_size(c.data) + 64) FROM stream.state_change c JOIN stream.queries q ON q.id = c.query_id WHERE c.batch_id > q.last_batch_id - 130)
+	+ (SELECT sum(pg_column_size(data) + 64) FROM stream.state_undo)";
+my $stores = '(SELECT count(*) FROM (SELECT DISTINCT query_id, operator_id, state_name FROM stream.state_change) s)';
 my $taken = "pg_table_size('stream.state_change') + pg_table_size('stream.state_snapshot') + pg_table_size('stream.state_undo')";
-note('state tables: ' . value("SELECT $taken, $kept"));
-ok(wait_for_sql($node, "SELECT $taken <= 2 * ($kept) + 512 * 1024", 't', 20), 'state tables take at most twice what they hold') or diag(value("SELECT $taken, $kept"));
+note('state tables: ' . value("SELECT $taken, $kept, $stores"));
+ok(wait_for_sql($node, "SELECT $taken <= 2 * ($kept) + $stores * 2 * 256 * 1024", 't', 20), 'state tables take at most twice what has to be kept') or diag(value("SELECT $taken, $kept"));
 my $place = value("SELECT 'stream.state_row_' || id FROM stream.queries WHERE name = 'place'");
 note("$place: " . value("SELECT pg_table_size('$place'), (SELECT state_bytes FROM stream.queries WHERE name = 'place')"));
 ok(wait_for_sql($node, "SELECT pg_table_size('$place') <= 2 * (SELECT sum(pg_column_size(t.*)) FROM $place t) + 512 * 1024", 't', 20), 'so does state in place')
