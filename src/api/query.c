@@ -355,6 +355,7 @@ stream_explain_query(PG_FUNCTION_ARGS)
 	StreamQuery *query = query_argument(fcinfo, 0);
 	StreamPlan *plan;
 	SinkDef *def;
+	List *lines;
 	ListCell *lc;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -362,7 +363,8 @@ stream_explain_query(PG_FUNCTION_ARGS)
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
 	def = sink_def_load(query);
 	plan_stages(plan, def->ops->open(def, &plan->shape));
-	foreach (lc, plan_explain(plan))
+	lines = lcons(psprintf("Sink %s, %s mode", def->ops->describe(def), output_mode_name(query->output_mode)), plan_explain(plan));
+	foreach (lc, lines)
 	{
 		Datum value = CStringGetTextDatum((char *) lfirst(lc));
 		bool isnull = false;

@@ -259,25 +259,75 @@ describe_stage_plans(StreamPlan *plan, Stage *stage)
 	return lines;
 }
 
+/* ---- the tree: what writes, above what it reads ---- */
+
+#define INDENT_STEP 6
+
+typedef struct Tree
+{
+	StreamPlan *plan;
+	List *lines;
+	Bitmapset *told; /* operators that stand in it already */
+} Tree;
+
+static void
+tree_add(Tree *tree, int indent, const char *line)
+{
+	tree->lines = lappend(tree->lines, psprintf("%*s%s", indent, "", line));
+}
+
+static void tree_add_operator(Tree *tree, int indent, int id);
+
+static void
+tree_add_stage(Tree *tree, int indent, int number)
+{
+	Stage *stage = list_nth(tree->plan->stages, number);
+	const char *arrow = indent > 0 ? "->  " : "";
+	ListCell *lc;
+
+	tree_add(tree, indent, stage->retracts	? psprintf("%sStage %d, what leaves the target:", arrow, number) :
+						   stage->feeds < 0 ? psprintf("%sStage %d, into the sink:", arrow, number) :
+											  psprintf("%sStage %d, into operator %d:", arrow, number, stage->feeds));
+	indent += strlen(arrow);
+	if (stage->statement)
+		foreach (lc, describe_stage_plans(tree->plan, stage))
+			tree_add(tree, indent, lfirst(lc));
+	foreach (lc, stage->reads)
+		tree_add_operator(tree, indent + 2, lfirst_int(lc));
+}
+
+static void
+tree_add_operator(Tree *tree, int indent, int id)
+{
+	ListCell *lc;
+	bool first = true;
+
+	if (bms_is_member(id, tree->told))
+	{
+		tree_add(tree, indent, psprintf("->  Operator %d, as above", id));
+		return;
+	}
+	tree->told = bms_add_member(tree->told, id);
+	foreach (lc, describe_operator(list_nth(tree->plan->operators, id)))
+	{
+		tree_add(tree, indent, psprintf("%s%s", first ? "->  " : "    ", (char *) lfirst(lc)));
+		first = false;
+	}
+	foreach (lc, tree->plan->stages)
+		if (((Stage *) lfirst(lc))->feeds == id)
+			tree_add_stage(tree, indent + INDENT_STEP, foreach_current_index(lc));
+}
+
 List *
 plan_explain(StreamPlan *plan)
 {
-	List *lines = NIL;
+	Tree tree = {.plan = plan};
 	ListCell *lc;
 
 	foreach (lc, plan->sources)
-		lines = lappend(lines, describe_source(lfirst(lc)));
+		tree_add(&tree, 0, describe_source(lfirst(lc)));
 	foreach (lc, plan->stages)
-	{
-		Stage *stage = lfirst(lc);
-
-		lines = lappend(lines, stage->retracts	 ? psprintf("Stage %d, what leaves the target:", foreach_current_index(lc)) :
-							  stage->feeds < 0 ? psprintf("Stage %d, into the sink:", foreach_current_index(lc)) :
-												 psprintf("Stage %d, into operator %d:", foreach_current_index(lc), stage->feeds));
-		if (stage->statement)
-			lines = list_concat(lines, describe_stage_plans(plan, stage));
-		if (stage->feeds >= 0 && stage->input == ((OperatorSpec *) list_nth(plan->operators, stage->feeds))->ninputs - 1)
-			lines = list_concat(lines, describe_operator(list_nth(plan->operators, stage->feeds)));
-	}
-	return lines;
+		if (((Stage *) lfirst(lc))->feeds < 0)
+			tree_add_stage(&tree, 0, foreach_current_index(lc));
+	return tree.lines;
 }
