@@ -125,6 +125,7 @@ stream_process_all_available(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		batch_housekeeping(rt);
 	}
+	batch_leave(rt);
 	runtime_close(rt);
 	SPI_finish();
 	return (Datum) 0;

@@ -292,7 +292,7 @@ batch_run(QueryRuntime *rt)
 void
 batch_leave(QueryRuntime *rt)
 {
-	if (!rt->epoch_open)
+	if (!rt->epoch_open && !(rt->sink && rt->sink->ops->leave && rt->sink_started))
 		return;
 	MemoryContextReset(rt->batch_context);
 	runtime_begin(rt);
@@ -300,5 +300,7 @@ batch_leave(QueryRuntime *rt)
 	runtime_prepare(rt);
 	if (rt->epoch_open)
 		epoch_close(rt);
+	if (rt->sink->ops->leave)
+		rt->sink->ops->leave(rt->sink, rt->last_batch);
 	runtime_commit(rt);
 }

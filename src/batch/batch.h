@@ -66,7 +66,10 @@ extern void runtime_fix_ends(QueryRuntime *rt);
  */
 extern bool batch_run(QueryRuntime *rt);
 
-/* Ends an epoch that is open, with what it has done so far: nobody may want to wait for its end. Own transaction. */
+/*
+ * The query stops here: ends an epoch that is open, with what it has done so far; the sink hands out what it was gathering. Nobody may want to wait for
+ * more. Own transaction.
+ */
 extern void batch_leave(QueryRuntime *rt);
 
 /* Is anything due without new data: a pending batch, or a no-data batch? Cheap, no transaction. */

@@ -1,5 +1,5 @@
 /*
- * file.c: the file sink: one file a batch, JSON lines or CSV, in a directory of the server. Exactly once for readers that look at names not beginning with a
+ * file.c: the file sink: one file a batch, JSON lines or CSV, in a directory of the server, or one of several batches. Exactly once for readers that look at names not beginning with a
  * dot: a file is there once its batch has committed, whole, and never again under another name.
  * Danger: it writes as the server's operating system user; role and directory are checked again in every batch.
  */
@@ -23,6 +23,7 @@ typedef struct FileSinkOptions
 {
 	char *format, *delimiter, *compression;
 	bool header;
+	int64 compact_every;
 } FileSinkOptions;
 
 typedef struct FileSink
@@ -30,6 +31,8 @@ typedef struct FileSink
 	Sink base;
 	FileFormat format;
 	const char *extension;
+	int64 compact_every;   /* batches that share a file, 1: none do */
+	bool left_over;		   /* parts may be there whose time has come */
 	MemoryContext context; /* of one batch */
 	FileSeries series;
 	FileOutput *output; /* NULL: no row yet */
@@ -39,6 +42,7 @@ static const OptionDef option_defs[] = {{"format", OPTION_ENUM, offsetof(FileSin
 										{"header", OPTION_BOOL, offsetof(FileSinkOptions, header), 0, 0, NULL},
 										{"delimiter", OPTION_TEXT, offsetof(FileSinkOptions, delimiter), 0, 0, NULL},
 										{"compression", OPTION_ENUM, offsetof(FileSinkOptions, compression), 0, 0, "none|gzip"},
+										{"compact_every", OPTION_INT64, offsetof(FileSinkOptions, compact_every), 1, 1000000, NULL},
 										{NULL, 0, 0, 0, 0, NULL}};
 
 /* ---- options ---- */
@@ -51,12 +55,13 @@ option_of_csv(SinkDef *def, const char *name, bool given, bool csv)
 }
 
 static FileFormat
-format_read(SinkDef *def)
+format_read(SinkDef *def, int64 *compact_every)
 {
-	FileSinkOptions options = {.format = "json", .compression = "none"};
+	FileSinkOptions options = {.format = "json", .compression = "none", .compact_every = 1};
 	FileFormat format = {.delimiter = ','};
 
 	options_parse_jsonb(option_defs, def->options, &options, psprintf("the file sink of query \"%s\"", def->query_name));
+	*compact_every = options.compact_every;
 	format.csv = strcmp(options.format, "csv") == 0;
 	format.gzip = strcmp(options.compression, "gzip") == 0;
 	format.header = options.header;
@@ -122,7 +127,8 @@ series_of(SinkDef *def)
 static void
 to_file_create(SinkDef *def, SinkShape *shape)
 {
-	FileFormat format = format_read(def);
+	int64 compact_every;
+	FileFormat format = format_read(def, &compact_every);
 
 	if (shape->mode != OUTPUT_APPEND)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("file sink of query \"%s\" does not support output mode %s", def->query_name, output_mode_name(shape->mode)),
@@ -140,7 +146,8 @@ to_file_open(SinkDef *def, SinkShape *shape)
 	sink->base.ops = &file_sink;
 	sink->base.def = def;
 	sink->base.shape = shape;
-	sink->format = format_read(def);
+	sink->format = format_read(def, &sink->compact_every);
+	sink->left_over = true;
 	sink->extension = format_extension(&sink->format);
 	sink->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext file sink", ALLOCSET_DEFAULT_SIZES);
 	return &sink->base;
@@ -167,8 +174,63 @@ to_file_begin(Sink *base, const BatchInfo *batch)
 	old = MemoryContextSwitchTo(sink->context);
 	sink->series = series_of(base->def);
 	if (file_publish_is_behind())
+	{
 		file_publish_recover(&sink->series, batch->batch_id - 1);
+		sink->left_over = true;
+	}
 	MemoryContextSwitchTo(old);
+}
+
+/* ---- several batches in one file ---- */
+
+/* As text without a header: it is compressed with the others. */
+static FileOutput *
+part_open(FileSink *sink, int64 batch_id)
+{
+	FileFormat format = {.csv = sink->format.csv, .delimiter = sink->format.delimiter};
+
+	return file_output_open(file_publish_prepare_part(&sink->series, batch_id), &format, sink->base.shape->desc);
+}
+
+/* The parts of batches up to last_batch become one file. */
+static void
+parts_join(FileSink *sink, int64 last_batch)
+{
+	int64 first, last;
+	List *parts = file_publish_parts(&sink->series, last_batch, &first, &last);
+	FileOutput *output;
+	ListCell *lc;
+
+	if (parts == NIL)
+		return;
+	output = file_output_open(file_publish_prepare_whole(&sink->series, first, last, sink->extension, parts), &sink->format, sink->base.shape->desc);
+	foreach (lc, parts)
+		file_output_copy(output, lfirst(lc));
+	file_output_close(output);
+	file_publish_ready(&sink->series);
+}
+
+static void
+to_file_leave(Sink *base, int64 last_batch)
+{
+	FileSink *sink = (FileSink *) base;
+	MemoryContext old;
+
+	MemoryContextReset(sink->context);
+	old = MemoryContextSwitchTo(sink->context);
+	sink->series = series_of(base->def);
+	parts_join(sink, last_batch);
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- rows ---- */
+
+static FileOutput *
+output_open(FileSink *sink, int64 batch_id)
+{
+	if (sink->compact_every > 1)
+		return part_open(sink, batch_id);
+	return file_output_open(file_publish_prepare(&sink->series, batch_id, sink->extension), &sink->format, sink->base.shape->desc);
 }
 
 static void
@@ -180,7 +242,7 @@ to_file_receive(Sink *base, TupleTableSlot *slot)
 	{
 		MemoryContext old = MemoryContextSwitchTo(sink->context);
 
-		sink->output = file_output_open(file_publish_prepare(&sink->series, base->batch->batch_id, sink->extension), &sink->format, base->shape->desc);
+		sink->output = output_open(sink, base->batch->batch_id);
 		MemoryContextSwitchTo(old);
 	}
 	file_output_row(sink->output, slot);
@@ -192,12 +254,19 @@ static void
 to_file_finish(Sink *base)
 {
 	FileSink *sink = (FileSink *) base;
+	int64 behind = base->batch->batch_id + 1;
+	MemoryContext old = MemoryContextSwitchTo(sink->context);
 
-	if (sink->output == NULL)
-		return;
-	file_output_close(sink->output);
-	file_publish_ready(&sink->series);
-	sink->output = NULL;
+	if (sink->output != NULL)
+	{
+		file_output_close(sink->output);
+		file_publish_ready(&sink->series);
+		sink->output = NULL;
+	}
+	if (sink->left_over || (sink->compact_every > 1 && behind % sink->compact_every == 0))
+		parts_join(sink, behind - behind % sink->compact_every - 1);
+	sink->left_over = false;
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -232,6 +301,7 @@ const SinkOps file_sink = {
 	.begin = to_file_begin,
 	.receive = to_file_receive,
 	.finish = to_file_finish,
+	.leave = to_file_leave,
 	.rewind = to_file_rewind,
 	.skip = to_file_skip,
 	.describe = to_file_describe,

@@ -192,6 +192,23 @@ file_output_row(FileOutput *output, TupleTableSlot *slot)
 		text_write(output, false);
 }
 
+void
+file_output_copy(FileOutput *output, const char *path)
+{
+	char chunk[CHUNK];
+	int fd = OpenTransientFile(path, O_RDONLY | O_NOFOLLOW | PG_BINARY);
+	ssize_t n = 0;
+
+	while (fd >= 0 && (n = read(fd, chunk, CHUNK)) > 0)
+	{
+		appendBinaryStringInfo(&output->text, chunk, n);
+		text_write(output, false);
+	}
+	if (fd < 0 || n < 0)
+		ereport(ERROR, (errcode_for_file_access(), errmsg("could not read file \"%s\": %m", path)));
+	CloseTransientFile(fd);
+}
+
 /* ---- open and close ---- */
 
 /* Others may read it, as files written by COPY. */

@@ -18,6 +18,8 @@ typedef struct FileOutput FileOutput;
 /* A new file, in CurrentMemoryContext; whatever has the name is no file of ours and stays: 58P02. The descriptor goes with the transaction. */
 extern FileOutput *file_output_open(const char *path, const FileFormat *format, TupleDesc desc);
 extern void file_output_row(FileOutput *output, TupleTableSlot *slot);
+/* The text of another file, as it stands. */
+extern void file_output_copy(FileOutput *output, const char *path);
 extern void file_output_close(FileOutput *output); /* written and fsynced */
 
 #endif

@@ -77,6 +77,8 @@ struct SinkOps
 	/* A row of the shape that leaves the target, before any row is received; only its key columns are filled. NULL: rows cannot be taken back. */
 	void (*retract)(Sink *sink, TupleTableSlot *slot);
 	void (*finish)(Sink *sink); /* everything handed over and acknowledged: the transaction commits next */
+	/* The query stops here, batches up to last_batch being committed; in a transaction of its own. Optional. */
+	void (*leave)(Sink *sink, int64 last_batch);
 	void (*close)(Sink *sink);
 	Oid (*target_relation)(Sink *sink); /* optional: plans are made anew when it changes */
 	/* rewind_query: takes rows of batches after batch_id out of the target (as the current user), or refuses with the reason. Optional. */

@@ -332,6 +332,7 @@ worker_after_trigger(Worker *w, bool ran)
 	/* What was left behind is finished first, and is not the one batch. */
 	if ((kind == TRIGGER_ONCE && !(ran && w->last_batch == w->left_behind)) || (kind == TRIGGER_AVAILABLE_NOW && !ran))
 	{
+		batch_leave(w->rt);
 		(void) outcome_finished(w->launch.query_id, w->last_batch);
 		return false;
 	}

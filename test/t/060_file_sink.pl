@@ -3,20 +3,12 @@
 use strict;
 use warnings FATAL => 'all';
 use PostgreSQL::Test::Utils;
+use StreamKill;
 use StreamNode;
-use Time::HiRes qw(time);
 use Test::More;
 
-my $kills = $ENV{STREAM_KILLS} // 14;
-my $seed = $ENV{STREAM_SEED} // time;
-srand($seed);
-note "seed $seed, $kills kills";
-
-my $node = new_node('files', 'restart_after_crash = on', 'wal_level = minimal', 'max_wal_senders = 0', 'synchronous_commit = off');
-if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'stream_ext.failpoints'") eq '0')
-{
-	plan skip_all => 'the extension was built without failpoints';
-}
+my $kills = kills_wanted(14);
+my $node = node_to_kill('wal_level = minimal', 'max_wal_senders = 0', 'synchronous_commit = off');
 my $dir = $node->basedir . '/out';
 $node->safe_psql('postgres', <<"SQL");
 CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY);
@@ -24,12 +16,13 @@ SELECT stream.create_source('s', 'table', options => '{"table": "t"}');
 SELECT stream.create_query('json', 'SELECT id, stream.batch_id() AS batch FROM s', stream.to_file('$dir'), options => '{"max_rows_per_batch": 40, "max_retries": 1000000}');
 SELECT stream.create_query('csv', 'SELECT id FROM s', stream.to_file('$dir', '{"format": "csv", "compression": "gzip"}'),
 	options => '{"max_rows_per_batch": 40, "max_retries": 1000000}');
+SELECT stream.create_query('joined', 'SELECT id, stream.batch_id() AS batch FROM s', stream.to_file('$dir', '{"compact_every": 5}'),
+	options => '{"max_rows_per_batch": 30, "max_retries": 1000000}');
+SELECT stream.create_query('joined_csv', 'SELECT id, stream.batch_id() AS batch FROM s',
+	stream.to_file('$dir', '{"format": "csv", "header": true, "compression": "gzip", "compact_every": 3}'), options => '{"max_rows_per_batch": 30, "max_retries": 1000000}');
 SQL
-my $query_id = $node->safe_psql('postgres', "SELECT id FROM stream.queries WHERE name = 'json'");
-
-sub crashes { my $log = slurp_file($node->logfile); return scalar(() = $log =~ /was terminated by signal 9/g); }
-
-sub try_psql { my ($code) = $node->psql('postgres', $_[0]); return $code == 0; }
+my %id = map { split /\|/ } split /\n/, $node->safe_psql('postgres', 'SELECT name, id FROM stream.queries');
+my $query_id = $id{json};
 
 # What a reader finds: nothing half, nothing changed.
 my (%seen, @wrong);
@@ -43,54 +36,55 @@ sub look
 		push @wrong, "$name changed" if exists $seen{$name} && $seen{$name} ne $content;
 		$seen{$name} = $content;
 		next if $name !~ /\.json$/;
-		my ($batch) = $name =~ /-(\d+)\.json$/;
-		$batch += 0;
+		my ($query, $first, $last) = $name =~ /-(\d+)-0-(\d+)(?:-(\d+))?\.json$/;
+		push @wrong, "$name is of one batch" if $query == $id{joined} && !defined $last;
+		$last //= $first;
 		for my $line (split /^/, $content)
 		{
-			push @wrong, "$name: $line" unless $line =~ /^\{"id":\d+,"batch":$batch\}\n$/;
+			push @wrong, "$name: $line" unless $line =~ /^\{"id":\d+,"batch":(\d+)\}\n$/ && $1 >= $first && $1 <= $last;
 		}
 	}
 	closedir($d);
 	return;
 }
 
-my @steps = qw(planned logged executed sunk renaming committed renaming);
-my $died = 0;
-for my $round (1 .. $kills)
-{
-	my $before = crashes();
-	my $failpoint = $steps[ $round % @steps ] . ':' . (1 + int(rand(4))) . ':kill9';
-	wait_for(sub { try_psql("ALTER SYSTEM SET stream_ext.failpoints = '$failpoint'") && try_psql('SELECT pg_reload_conf()') }, 60)
-	  or BAIL_OUT('the server did not come back');
-	my $until = time + 20;
-	while (time < $until && crashes() == $before)
-	{
-		try_psql('INSERT INTO t SELECT FROM generate_series(1, ' . (1 + int(rand(60))) . ')');
-		look();
-	}
-	$died += crashes() - $before;
-}
-ok($died >= $kills * 0.9, "workers were killed ($died times)");
-wait_for(sub { try_psql('ALTER SYSTEM RESET stream_ext.failpoints') && try_psql('SELECT pg_reload_conf()') }, 60);
-wait_for(sub { try_psql('INSERT INTO t SELECT FROM generate_series(1, 10)') }, 60);
-for my $query (qw(json csv))
-{
-	ok(status_is($node, $query, 'running', 90), "query $query runs again");
-	wait_for(sub { try_psql("CALL stream.process_all_available('$query')") }, 90);
-}
+kill_workers($kills, [qw(planned logged executed sunk renaming committed renaming)], sub {
+	try_psql('INSERT INTO t SELECT FROM generate_series(1, ' . (1 + int(rand(60))) . ')');
+	look();
+});
+wait_psql('INSERT INTO t SELECT FROM generate_series(1, 10)');
+drained('', qw(json csv joined joined_csv));
+$node->safe_psql('postgres', "SELECT stream.stop_query(name) FROM stream.queries WHERE name LIKE 'joined%'");
 look();
 is(join("\n", @wrong), '', 'a reader never saw half a file, a changed one, or rows of another batch');
 
 # Read back by the file source.
 $node->safe_psql('postgres', <<"SQL");
-SELECT stream.create_source('json_files', 'file', 'id bigint, batch bigint', '{"path": "$dir/*.json"}');
-SELECT stream.create_source('csv_files', 'file', 'id bigint', '{"path": "$dir/*.csv.gz"}');
+SELECT stream.create_source('json_files', 'file', 'id bigint, batch bigint', '{"path": "$dir/stream-*-$id{json}-0-*.json"}');
+SELECT stream.create_source('joined_files', 'file', 'id bigint, batch bigint, file_path text', '{"path": "$dir/stream-*-$id{joined}-0-*.json"}');
+SELECT stream.create_source('joined_csv_files', 'file', 'id bigint, batch bigint', '{"path": "$dir/stream-*-$id{joined_csv}-0-*.csv.gz", "header": true}');
+SELECT stream.create_source('csv_files', 'file', 'id bigint', '{"path": "$dir/stream-*-$id{csv}-0-*.csv.gz"}');
 SQL
 my $rows = $node->safe_psql('postgres', 'SELECT count(*) FROM t');
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM json_files'), "$rows|$rows", 'JSON: every row once');
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM csv_files'), "$rows|$rows", 'CSV, compressed: every row once');
 is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT DISTINCT batch FROM json_files) f FULL JOIN (SELECT batch_id FROM stream.commit_log WHERE query_id = $query_id) c ON f.batch = c.batch_id WHERE f.batch IS NULL OR c.batch_id IS NULL AND f.batch >= (SELECT min(batch_id) FROM stream.commit_log WHERE query_id = $query_id)"),
 	'0', 'one file a committed batch');
+
+is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT id) FROM $_"), "$rows|$rows", "$_: every row once") for qw(joined_files joined_csv_files);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT count(DISTINCT batch) AS n, max(batch) / 5 - min(batch) / 5 AS over FROM joined_files GROUP BY file_path) f WHERE n > 5 OR over > 0'),
+	'0', 'a file holds five batches at most');
+cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT batch)::float / count(DISTINCT file_path) FROM joined_files'), '>', 3, 'and as a rule so many');
+opendir(my $hidden, $dir) or die $!;
+is(join(' ', grep { /^\.(part|new)/ } readdir($hidden)), '', 'nothing waits when the queries have stopped');
+closedir($hidden);
+
+# Back to a batch that shares its file: not possible, but to those around it.
+my ($batch, $last) = split /\|/, $node->safe_psql('postgres', 'SELECT min(batch), max(batch) FROM joined_files GROUP BY file_path HAVING max(batch) > min(batch) ORDER BY 1 DESC LIMIT 1');
+my (undef, undef, $shared) = $node->psql('postgres', "SELECT stream.rewind_query('joined', $batch)");
+like($shared, qr/shares file .* with others.*batches $batch to $last.*Go back to batch ${\($batch - 1)} or $last/s, 'a rewind into a file says where it can go');
+$node->safe_psql('postgres', "SELECT stream.rewind_query('joined', $batch - 1); CALL stream.process_all_available('joined')");
+is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM joined_files'), "$rows|$rows", 'and what comes again comes once');
 
 # A rename that cannot happen: the batch is committed, the file follows as soon as it can.
 $node->safe_psql('postgres', q(SELECT stream.stop_query('json'); SELECT stream.stop_query('csv')));
