@@ -35,6 +35,35 @@ SELECT * FROM stream.state('windows');
 SELECT * FROM stream.state('windows', batch_id => 0);
 SELECT change_type, key, value FROM stream.state_changes('windows', 0, 0, (SELECT max(batch_id) FROM stream.commit_log JOIN stream.queries q ON q.id = query_id WHERE q.name = 'windows'));
 
+-- Of joins both sides; what has been matched waits on, it may match again.
+SELECT stream.create_query('pairs', 'SELECT a.k, a.v AS a, b.v AS b FROM input a LEFT JOIN input b ON a.k = b.k AND a.v < b.v AND b.ts BETWEEN a.ts AND a.ts + interval ''10 seconds''',
+    stream.to_table('pairs_out'), start => false) > 0 AS created;
+CALL stream.process_all_available('pairs');
+SELECT * FROM stream.state('pairs') ORDER BY state, key::text, value::text;
+SELECT key, value FROM stream.state('pairs', state_name => 'right') ORDER BY key::text, value::text;
+SELECT operator_name, state_name, rows FROM stream.state_metadata('pairs');
+
+-- Of custom state every variable and the timers; of lists and maps each element, with its own expiry.
+CREATE FUNCTION remember(key text, rows input[]) RETURNS TABLE (n int) LANGUAGE plpgsql AS $$
+DECLARE r input;
+BEGIN
+    FOREACH r IN ARRAY rows LOOP
+        PERFORM stream.list_append('list', repeat(r.k, coalesce(r.v, 0) * 100)), stream.map_put('map', coalesce(r.v, 0), r.ts), stream.register_timer('2100-01-01');
+    END LOOP;
+    PERFORM stream.state_update('one', rows[1].k);
+END $$;
+CREATE FUNCTION remembered(key text, expires_at timestamptz) RETURNS TABLE (n int) LANGUAGE sql AS 'SELECT 1';
+SELECT stream.create_processor('remember', 'remember(text,input[])', 'remembered(text,timestamptz)', time_mode => 'processing_time',
+    state => '{"one": {"kind": "value", "type": "text"}, "list": {"kind": "list", "type": "text", "ttl": "1 hour"}, "map": {"kind": "map", "key_type": "int", "type": "timestamptz"}}');
+SELECT stream.create_query('memories', 'SELECT t.n FROM input i, LATERAL stream.transform_with_state(''remember'', i.k, i) AS t(n int) WHERE i.k IS NOT NULL',
+    stream.to_table('memories_out'), start => false) > 0 AS created;
+CALL stream.process_all_available('memories');
+SELECT key, CASE WHEN state = 'list' THEN to_jsonb(length(value::text)) ELSE value END AS value,
+    CASE WHEN state = 'timers' THEN expires_at::text ELSE (expires_at - (SELECT max(batch_time) FROM stream.offset_log))::text END AS expires, state, element
+FROM stream.state('memories') ORDER BY state, key::text, element, value::text;
+-- Which keys are the largest?
+SELECT key, count(*) AS entries, sum(pg_column_size(value)) > 300 AS large FROM stream.state('memories') GROUP BY key ORDER BY sum(pg_column_size(value)) DESC LIMIT 2;
+
 -- What does not exist.
 SELECT * FROM stream.state('nobody');
 SELECT * FROM stream.state('sums', 7);
@@ -66,6 +95,7 @@ SELECT * FROM stream.state_metadata('owned');
 RESET ROLE;
 
 SELECT count(stream.drop_query(name)) FROM stream.queries;
+SELECT count(stream.drop_processor(name)) FROM stream.processors;
 SET client_min_messages = warning;
 DROP OWNED BY regress_reader_owner;
 DROP ROLE regress_reader_owner, regress_reader_other;
