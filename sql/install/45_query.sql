@@ -20,10 +20,11 @@ CREATE FUNCTION stream.alter_query(
     query   text           DEFAULT NULL,
     sink    stream.sink    DEFAULT NULL,
     trigger stream.trigger DEFAULT NULL,
-    options jsonb          DEFAULT NULL
+    options jsonb          DEFAULT NULL,
+    new_aggregates boolean DEFAULT false
 ) RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_alter_query';
-COMMENT ON FUNCTION stream.alter_query(text, text, stream.sink, stream.trigger, jsonb) IS
-    'changes a stopped query; refused when its saved state does not fit; options are merged, a JSON null removes one';
+COMMENT ON FUNCTION stream.alter_query(text, text, stream.sink, stream.trigger, jsonb, boolean) IS
+    'changes a stopped query; refused when its saved state does not fit; options are merged, a JSON null removes one; new_aggregates: aggregates that are new start empty in the windows that are open';
 
 CREATE FUNCTION stream.drop_query(name text, if_exists boolean DEFAULT false) RETURNS void
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_drop_query';

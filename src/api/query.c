@@ -69,20 +69,46 @@ options_check(StreamQuery *query)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option parallelism of query \"%s\" above 1 is not supported yet", query->name)));
 }
 
-void
-query_check_compatible(StreamQuery *query, StreamPlan *plan)
+/* Nothing is new in it but aggregates, of operators that can take them. */
+static bool
+plan_extends(StreamPlan *plan, Jsonb *saved)
+{
+	ListCell *lc;
+
+	if (!plan_signature_extends(saved, plan->signature))
+		return false;
+	foreach (lc, plan->operators)
+	{
+		OperatorSpec *spec = lfirst(lc);
+
+		if (spec->ops->extend == NULL && plan_signature_calls(saved, plan->signature, foreach_current_index(lc)) != NIL)
+			return false;
+	}
+	return true;
+}
+
+/* Saved state against a new plan: 55000 with what differs. */
+static void
+query_check_compatible(StreamQuery *query, StreamPlan *plan, bool new_aggregates)
 {
 	CommitEntry commit;
 	EpochEntry epoch;
 	char *difference;
+	bool extends;
 
 	if (!commit_log_last(query->id, &commit) && !epoch_log_last(query->id, &epoch))
 		return;
 	difference = plan_signature_difference(query->signature, plan->signature);
-	if (difference)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
-						errhint("Start afresh with stream.reset_query first, or make a new query.")));
+	if (difference == NULL)
+		return;
+	extends = plan_extends(plan, query->signature);
+	if (extends && new_aggregates)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("new text of streaming query \"%s\" is incompatible with its saved state", query->name), errdetail("%s.", difference),
+					extends ? errhint("With new_aggregates => true new aggregates start empty in the windows that are open. Else start afresh with "
+									  "stream.reset_query first, or make a new query.")
+							: errhint("Start afresh with stream.reset_query first, or make a new query.")));
 }
 
 /* May its owner read what it names? Checked again by every batch; a query that cannot run is not made. */
@@ -99,7 +125,7 @@ rights_check_walker(Node *node, void *context)
 
 /* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. State it may have saved comes first. */
 static StreamPlan *
-query_check(StreamQuery *query, Query *tree)
+query_check(StreamQuery *query, Query *tree, bool new_aggregates)
 {
 	StreamPlan *plan = plan_compile(copyObject(tree), query->text, query->output_mode, &query->options, NULL);
 	SinkDef *def = sink_def_load(query);
@@ -107,7 +133,7 @@ query_check(StreamQuery *query, Query *tree)
 	ListCell *lc;
 
 	if (query->signature)
-		query_check_compatible(query, plan);
+		query_check_compatible(query, plan, new_aggregates);
 	query_check_trigger(query, plan, def);
 	sink_check_shape(def, &plan->shape);
 	def->ops->create(def, &plan->shape);
@@ -183,7 +209,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 	(void) rights_check_walker((Node *) tree, NULL);
 	query->id = query_next_id();
 	query_view_create(query, tree);
-	plan = query_check(query, tree);
+	plan = query_check(query, tree, false);
 	state_create(query->id, state_provider(query->options.state_provider));
 	query_insert(query);
 	query_run_store(query->id, &created);
@@ -235,6 +261,33 @@ state_move(StreamQuery *query, StreamPlan *plan)
 	}
 }
 
+/* Aggregates that are new start empty in every group that is saved. In memory: state in place goes there, and back when it is moved. */
+static void
+state_extend(StreamQuery *query, StreamPlan *saved, StreamPlan *plan)
+{
+	CommitEntry commit;
+	ListCell *lc;
+
+	if (!commit_log_last(query->id, &commit) || !plan_extends(plan, saved->signature))
+		return;
+	(void) query_lock_housekeeping(query->id, true);
+	if (state_provider_of(query->id) == &table_state)
+		state_convert(query->id, &memory_state, NIL, commit.batch_id);
+	foreach (lc, plan->operators)
+	{
+		OperatorSpec *spec = lfirst(lc);
+		List *places = plan_signature_calls(saved->signature, plan->signature, foreach_current_index(lc));
+		Operator *op;
+
+		if (places == NIL)
+			continue;
+		op = spec->ops->open(spec, query->id, &memory_state, commit.batch_id);
+		spec->ops->extend(op, list_nth(saved->operators, foreach_current_index(lc)), places);
+		state_replace(linitial(op->stores), commit.batch_id);
+		op->ops->close(op);
+	}
+}
+
 /* What was kept for sources that the query does not read any more; one that comes back begins anew. */
 static void
 sources_forget(StreamQuery *query, StreamPlan *plan)
@@ -248,17 +301,20 @@ sources_forget(StreamQuery *query, StreamPlan *plan)
 		query->starts = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(query->starts), CStringGetTextDatum(lfirst(lc))));
 }
 
-/* alter_query(name, query, sink, trigger, options) */
+/* alter_query(name, query, sink, trigger, options, new_aggregates) */
 Datum
 stream_alter_query(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
+	bool new_aggregates = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	Query *tree;
-	StreamPlan *plan;
+	StreamPlan *plan, *saved = NULL;
 
 	query_apply_settings(query);
 	if (!PG_ARGISNULL(1))
 	{
+		if (new_aggregates)
+			saved = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
 		query->text = text_to_cstring(PG_GETARG_TEXT_PP(1));
 		tree = query_text_analyze(query->text);
 	}
@@ -277,7 +333,9 @@ stream_alter_query(PG_FUNCTION_ARGS)
 		query_options_parse(query->options_json, &query->options, query->name);
 	}
 	options_check(query);
-	plan = query_check(query, tree);
+	plan = query_check(query, tree, new_aggregates);
+	if (saved)
+		state_extend(query, saved, plan);
 	state_move(query, plan);
 	sources_forget(query, plan);
 	if (!PG_ARGISNULL(1))

@@ -25,7 +25,4 @@ extern void query_view_drop(StreamQuery *query);
 /* 0A000 for what real_time and continuous cannot do in pieces. */
 extern void query_check_trigger(StreamQuery *query, StreamPlan *plan, SinkDef *sink);
 
-/* Saved state against a new plan: 55000 with what differs. */
-extern void query_check_compatible(StreamQuery *query, StreamPlan *plan);
-
 #endif

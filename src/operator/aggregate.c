@@ -146,21 +146,29 @@ aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider
 	return &op->base;
 }
 
+/* Without stores, to be looked at. */
+static AggregateOperator *
+aggregate_describe(OperatorSpec *spec)
+{
+	AggregateOperator *op = palloc0(sizeof(AggregateOperator));
+
+	op->spec = (AggregateSpec *) spec;
+	op->merges = op->spec->merges;
+	op->base.context = CurrentMemoryContext;
+	op->aggstate = aggstate_create(op);
+	aggregate_prepare_calls(op);
+	return op;
+}
+
 /* Everything that opening would refuse, without opening: calls, key types, types of sets. */
 void
 aggregate_check(OperatorSpec *spec)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream aggregate check", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
-	AggregateOperator *op = palloc0(sizeof(AggregateOperator));
-	StateSchema schema;
+	AggregateOperator *op = aggregate_describe(spec);
+	StateSchema schema = groups_schema(op, -1);
 
-	op->spec = (AggregateSpec *) spec;
-	op->merges = op->spec->merges;
-	op->base.context = context;
-	op->aggstate = aggstate_create(op);
-	aggregate_prepare_calls(op);
-	schema = groups_schema(op, -1);
 	state_check_key(&schema);
 	for (int i = 0; i < op->nsets; i++)
 	{
@@ -170,6 +178,29 @@ aggregate_check(OperatorSpec *spec)
 	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
+}
+
+/* Values are read as they were saved, and written as they are now. */
+static void
+aggregate_extend(Operator *base, OperatorSpec *saved, List *places)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+	MemoryContext caller = MemoryContextSwitchTo(base->context);
+	AggregateOperator *before = aggregate_describe(saved);
+	StateEntry *entry;
+
+	if (op->nsets > 0 || before->nsets > 0)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a query with DISTINCT aggregates cannot be given new ones over its saved state"),
+						errhint("Start afresh with stream.reset_query first, or make a new query.")));
+	op->nlayout = before->ntransitions;
+	op->layout = palloc(sizeof(int) * Max(op->nlayout, 1));
+	for (int i = 0; i < before->nfinals; i++)
+		op->layout[before->finals[i].transition] = op->finals[list_nth_int(places, i)].transition;
+	op->provider->scan_start(op->groups);
+	while ((entry = op->provider->scan_next(op->groups)))
+		op->provider->changed(op->groups, entry);
+	op->layout = NULL;
+	MemoryContextSwitchTo(caller);
 }
 
 /* ---- one batch ---- */
@@ -407,4 +438,5 @@ const OperatorOps aggregate_operator = {.name = "stateStoreSave",
 										.wants_batch = aggregate_wants_batch,
 										.close = aggregate_close,
 										.check = aggregate_check,
+										.extend = aggregate_extend,
 										.show = aggregate_show};

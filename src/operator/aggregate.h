@@ -106,6 +106,7 @@ typedef struct AggregateOperator
 	uint64 arrival; /* of the row being received: grows over the query's life */
 	uint64 serial; /* of the batch */
 	MemoryContext batch_context;
+	int *layout, nlayout; /* of values saved with other calls: which transition each part belongs to; NULL: in order */
 	int nprefix; /* sessions: entries are found by so many leading keys, and held until the batch ends */
 	TupleTableSlot *key_slot, *output_slot;
 } AggregateOperator;

@@ -28,6 +28,23 @@ cell_init(Transition *transition, Cell *cell, MemoryContext context)
 	MemoryContextSwitchTo(caller);
 }
 
+/* As it is kept: inputs that are kept have no transition value before they are read. */
+static void
+cell_create(Transition *transition, Cell *cell, MemoryContext context)
+{
+	InputList *list;
+
+	if (!transition->keeps_inputs)
+	{
+		cell_init(transition, cell, context);
+		return;
+	}
+	list = MemoryContextAlloc(context, sizeof(InputList));
+	input_list_init(list, context);
+	cell->value = PointerGetDatum(list);
+	cell->isnull = cell->unset = false;
+}
+
 static Size
 cells_size(AggregateOperator *op)
 {
@@ -47,18 +64,7 @@ aggregate_value_create(AggregateOperator *op, MemoryContext context)
 	Cell *cells = MemoryContextAllocZero(context, cells_size(op));
 
 	for (int i = 0; i < op->ntransitions; i++)
-	{
-		if (op->transitions[i].keeps_inputs)
-		{
-			InputList *list = MemoryContextAlloc(context, sizeof(InputList));
-
-			input_list_init(list, context);
-			cells[i].value = PointerGetDatum(list);
-			cells[i].isnull = cells[i].unset = false;
-		}
-		else
-			cell_init(&op->transitions[i], &cells[i], context);
-	}
+		cell_create(&op->transitions[i], &cells[i], context);
 	return cells;
 }
 
@@ -431,6 +437,23 @@ value_serialize(void *private, StateEntry *entry, StringInfo out)
 }
 
 static void
+cell_read(AggregateOperator *op, Transition *transition, Cell *cell, ByteReader *reader)
+{
+	int kind = transition->keeps_inputs ? CELL_VALUE : *bytes_get(reader, 1);
+
+	cell->unset = kind == CELL_UNSET;
+	cell->isnull = kind != CELL_VALUE;
+	if (transition->keeps_inputs)
+		cell->value = PointerGetDatum(input_list_read(reader));
+	else if (kind != CELL_VALUE)
+		cell->value = (Datum) 0;
+	else if (transition->type == INTERNALOID)
+		cell->value = opaque_read(op, transition, reader);
+	else
+		cell->value = codec_read(&transition->codec, reader);
+}
+
+static void
 value_deserialize(void *private, StateEntry *entry, const char *bytes, Size length, MemoryContext context)
 {
 	AggregateOperator *op = private;
@@ -438,21 +461,13 @@ value_deserialize(void *private, StateEntry *entry, const char *bytes, Size leng
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	Cell *cells = palloc0(cells_size(op));
 
-	for (int i = 0; i < op->ntransitions; i++)
+	for (int i = 0; op->layout && i < op->ntransitions; i++)
+		cell_create(&op->transitions[i], &cells[i], context);
+	for (int i = 0; i < (op->layout ? op->nlayout : op->ntransitions); i++)
 	{
-		Transition *transition = &op->transitions[i];
-		int kind = transition->keeps_inputs ? CELL_VALUE : *bytes_get(&reader, 1);
+		int t = op->layout ? op->layout[i] : i;
 
-		cells[i].unset = kind == CELL_UNSET;
-		cells[i].isnull = kind != CELL_VALUE;
-		if (transition->keeps_inputs)
-			cells[i].value = PointerGetDatum(input_list_read(&reader));
-		else if (kind != CELL_VALUE)
-			cells[i].value = (Datum) 0;
-		else if (transition->type == INTERNALOID)
-			cells[i].value = opaque_read(op, transition, &reader);
-		else
-			cells[i].value = codec_read(&transition->codec, &reader);
+		cell_read(op, &op->transitions[t], &cells[t], &reader);
 	}
 	if (op->merges)
 		aggregate_value_reach(op, cells)->value = Int64GetDatum(bytes_get_varint(&reader));

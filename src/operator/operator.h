@@ -75,6 +75,11 @@ struct OperatorOps
 	void (*close)(Operator *op);
 	/* Refuses (0A000) what the operator could not keep or call; when the query is made. May be NULL. */
 	void (*check)(OperatorSpec *spec);
+	/*
+	 * The operator was opened on what another one saved, whose calls stand at these places among its own: every entry becomes its own, changed, calls that
+	 * are new starting empty. May refuse (0A000), and is NULL where nothing can be new.
+	 */
+	void (*extend)(Operator *op, OperatorSpec *saved, List *places);
 	/* An entry of one of its stores as people see it: any number of rows. A removed entry has no value. NULL: operator_show_key. */
 	void (*show)(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg);
 };

@@ -239,3 +239,67 @@ plan_signature_difference(Jsonb *saved, Jsonb *now)
 		appendStringInfo(&out, "%sthe query had %d stateful operators and now has %d", out.len > 0 ? ". " : "", n, m);
 	return out.len > 0 ? out.data : NULL;
 }
+
+/* ---- what is new ---- */
+
+static JsonbContainer *
+signature_operator(Jsonb *signature, int i)
+{
+	return getIthJsonbValueFromContainer(&signature->root, i)->val.binary.data;
+}
+
+/* The place of a saved call among the new ones; -1: it is gone. */
+static int
+find_call(JsonbValue *call, JsonbContainer *calls)
+{
+	for (int i = 0; i < (int) JsonContainerSize(calls); i++)
+		if (same_value(call, getIthJsonbValueFromContainer(calls, i)))
+			return i;
+	return -1;
+}
+
+List *
+plan_signature_calls(Jsonb *saved, Jsonb *now, int operator_id)
+{
+	JsonbValue *a = member(signature_operator(saved, operator_id), "aggregates"), *b = member(signature_operator(now, operator_id), "aggregates");
+	List *places = NIL;
+
+	if (a == NULL || b == NULL || same_value(a, b))
+		return NIL;
+	for (uint32 i = 0; i < JsonContainerSize(a->val.binary.data); i++)
+		places = lappend_int(places, find_call(getIthJsonbValueFromContainer(a->val.binary.data, i), b->val.binary.data));
+	return places;
+}
+
+static bool
+operator_extends(Jsonb *saved, Jsonb *now, int i)
+{
+	static const char *const members[] = {"operator", "watermark", "keys"};
+	JsonbContainer *a = signature_operator(saved, i), *b = signature_operator(now, i);
+	JsonbValue *closes = member(a, "watermark");
+	List *places = plan_signature_calls(saved, now, i);
+
+	for (int m = 0; m < lengthof(members); m++)
+		if (!member_fits(a, b, members[m]))
+			return false;
+	return places != NIL && !list_member_int(places, -1) && closes && closes->type == jbvBool && closes->val.boolean;
+}
+
+bool
+plan_signature_extends(Jsonb *saved, Jsonb *now)
+{
+	int n = count_operators(saved);
+	bool any = false;
+
+	if (n != count_operators(now))
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		if (operator_fits(getIthJsonbValueFromContainer(&saved->root, i), getIthJsonbValueFromContainer(&now->root, i)))
+			continue;
+		if (!operator_extends(saved, now, i))
+			return false;
+		any = true;
+	}
+	return any;
+}

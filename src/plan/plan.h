@@ -61,6 +61,10 @@ extern PlannedStmt *plan_stage(StreamPlan *plan, Stage *stage, double rows);
 
 /* What differs between two signatures, in words; NULL when state of the one fits the other. A renamed column is no difference. */
 extern char *plan_signature_difference(Jsonb *saved, Jsonb *now);
+/* Do they differ in aggregates that are new, over windows that close, and in nothing else? */
+extern bool plan_signature_extends(Jsonb *saved, Jsonb *now);
+/* Where the calls of a saved operator stand among those of the new one: int list; NIL: it is the same, or has none. */
+extern List *plan_signature_calls(Jsonb *saved, Jsonb *now, int operator_id);
 
 /* Has something a plan depends on changed since it was made (relcache and function invalidations)? */
 extern bool plan_is_valid(StreamPlan *plan);

@@ -155,6 +155,19 @@ state_convert(int64 query_id, const StateProvider *provider, List *stores, int64
 		convert_to_memory(query_id, last_batch);
 }
 
+void
+state_replace(StateStore *store, int64 last_batch)
+{
+	StateId *id = &((LiveStore *) store)->id;
+
+	Assert(store->provider == &memory_state);
+	(void) chunk_delete(STATE_CHANGE, id, 0, PG_INT64_MAX);
+	(void) chunk_delete(STATE_SNAPSHOT, id, 0, PG_INT64_MAX);
+	store->provider->flush(store, last_batch);
+	snapshot_write(id, last_batch);
+	(void) chunk_delete(STATE_CHANGE, id, 0, PG_INT64_MAX);
+}
+
 /* ---- for people ---- */
 
 typedef struct EntryScan

@@ -128,6 +128,11 @@ extern void state_delete(int64 query_id);
  * that is the new one. History goes.
  */
 extern void state_convert(int64 query_id, const StateProvider *provider, List *stores, int64 last_batch);
+/*
+ * A store of the memory provider, all of whose entries are marked as changed, becomes the state as of its last batch. History goes.
+ */
+extern void state_replace(StateStore *store, int64 last_batch);
+
 /* ---- reading from outside a batch ---- */
 
 /*
