@@ -124,5 +124,16 @@ wait_for(sub { try_psql('SELECT more(5)'); $node->safe_psql('postgres', $last_ba
 $failed = () = slurp_file($node->logfile) =~ /failpoint reached at step "housekept"/g;
 is($failed, 1, 'it is left alone for a minute');
 whole('one failed');
+# ---- more state than memory may hold ----
+
+$node->safe_psql('postgres', "SELECT stream.stop_query('folded'); INSERT INTO hit_t VALUES (1, repeat('x', 70), 1)");
+my $limited = "SET stream_ext.state_memory = '1MB'; CALL stream.process_all_available('folded')";
+my (undef, undef, $error) = $node->psql('postgres', $limited);
+like($error, qr/the state of streaming query \d+ does not fit into memory\nDETAIL:  Operator 0 holds \d+ entries in state "default"; state takes \d+ kB, stream_ext.state_memory is 1024 kB\.\nHINT:  Keep the state in a table: SELECT stream.alter_query/,
+	'too much state is an error that names the way out');
+$node->safe_psql('postgres', q{SELECT stream.alter_query('folded', options => '{"state_provider": "table"}')});
+$node->safe_psql('postgres', $limited);
+is($node->safe_psql('postgres', "SELECT count(*), sum((value->>'n')::int) FROM stream.state('folded')"), $node->safe_psql('postgres', 'SELECT count(DISTINCT k), count(*) FROM hit_t'),
+	'which works: the same state, in place, under the same limit');
 unlike(slurp_file($node->logfile), qr/reference leak|PANIC|TRAP/, 'nothing odd in the log');
 done_testing();
