@@ -69,7 +69,7 @@ help:
 	@echo 'make check-regress      one suite; also -isolation -tap -conformance -property -layers. TESTS="a b" picks tests'
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make soak               ten thousand batches: memory flat, logs and state bounded'
-	@echo 'make check-sanitize     regress tests with AddressSanitizer and UBSan; check-valgrind: some of them under valgrind'
+	@echo 'make check-sanitize     regress tests with UBSan; check-valgrind: some of them under valgrind'
 	@echo 'make bench              speed, beside what it is compared with'
 	@echo 'make bench-peers        Spark, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17)'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'

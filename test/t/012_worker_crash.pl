@@ -27,6 +27,18 @@ $node->safe_psql('postgres', "CALL stream.process_all_available('q')");
 is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM q_out'), '3|6', 'nothing lost, nothing twice');
 is($node->safe_psql('postgres', "SELECT failures, error IS NULL FROM stream.queries WHERE name = 'q'"), '0|t', 'a success clears the failures');
 
+# Any backend's crash restarts the workers: one each, and nothing twice.
+$node->safe_psql('postgres', 'INSERT INTO input_t SELECT 1000 + i FROM generate_series(1, 100) i');
+my $bystander = $node->background_psql('postgres', on_error_stop => 0);
+kill 'KILL', $bystander->query_safe('SELECT pg_backend_pid()');
+eval { $bystander->quit };
+ok(wait_for_sql($node, "SELECT status, pid IS NOT NULL FROM stream.queries", 'running|t', 60), 'after another backend was killed the query runs again');
+$node->safe_psql('postgres', 'INSERT INTO input_t SELECT 1100 + i FROM generate_series(1, 100) i');
+$node->safe_psql('postgres', "CALL stream.process_all_available('q')");
+is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT v) FROM q_out WHERE v > 1000'), '200|200', 'every row once');
+is(processes($node, 'worker'), 1, 'one worker');
+$node->safe_psql('postgres', 'DELETE FROM q_out WHERE v > 1000');
+
 # A query that takes the server down each time is backed off: failures are counted though no worker survives to tell.
 SKIP:
 {
