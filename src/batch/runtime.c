@@ -214,12 +214,16 @@ signature_check(QueryRuntime *rt)
 static void
 runtime_compile(QueryRuntime *rt)
 {
-	MemoryContext old = MemoryContextSwitchTo(rt->context);
-	Query *tree = query_view_tree(rt->query);
+	/* The tree the plan is cut from, and what else comes up: it goes with the plan, which is made anew whenever somebody analyzes a table. */
+	MemoryContext work = AllocSetContextCreate(CurTransactionContext, "stream_ext compile", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
+	StreamPlan *plan = plan_compile(query_view_tree(rt->query), rt->query->text, rt->query->output_mode, &rt->query->options, NULL);
 	SinkDef *def;
 
+	MemoryContextSetParent(plan->context, rt->context);
+	MemoryContextSetParent(work, plan->context);
 	plan_drop(rt);
-	rt->plan = plan_compile(tree, rt->query->text, rt->query->output_mode, &rt->query->options, NULL);
+	rt->plan = plan;
 	signature_check(rt);
 	MemoryContextSwitchTo(rt->plan->context);
 	def = sink_def_load(rt->query);
