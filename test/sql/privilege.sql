@@ -1,4 +1,7 @@
 -- Who may do what with every object of the extension, asked of the catalog, so that a new object has to appear here; and that no function of it lends anybody rights.
+-- (Unaligned: a new object is one line in the answer.)
+\pset format unaligned
+\pset footer off
 SET client_min_messages = warning;
 CREATE ROLE regress_privilege_owner LOGIN;
 CREATE ROLE regress_privilege_member IN ROLE regress_privilege_owner;
