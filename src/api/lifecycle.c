@@ -96,6 +96,8 @@ stream_await_termination(PG_FUNCTION_ARGS)
 
 	if (worker_is_me(query->id))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("a streaming query cannot wait for itself")));
+	if (deadline < 0)
+		worker_refuse_early_wait(query->id, query->name);
 	status_prepare_wait();
 	while (!(ended = query_has_ended(query->id, query->name)) && wait_until(deadline))
 		;

@@ -114,6 +114,7 @@ stream_process_all_available(PG_FUNCTION_ARGS)
 
 	if (worker_is_running(query->id))
 	{
+		worker_refuse_early_wait(query->id, query->name);
 		worker_wait_idle(query->id);
 		return (Datum) 0;
 	}

@@ -119,6 +119,7 @@ static bool start_armed = false;
 static bool stop_armed = false;
 static Oid other_database = InvalidOid; /* to be looked at as well */
 static List *to_wake = NIL;				/* int64 *, in TopTransactionContext */
+static List *to_start = NIL;			/* likewise: started by this transaction */
 
 static void
 wake_all(void)
@@ -138,11 +139,11 @@ wake_all(void)
 static void
 request_xact_callback(XactEvent event, void *arg)
 {
-	if (to_wake && (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE))
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 	{
 		if (event == XACT_EVENT_COMMIT)
 			wake_all();
-		to_wake = NIL;
+		to_wake = to_start = NIL;
 	}
 	if (!start_armed && !stop_armed)
 		return;
@@ -191,16 +192,35 @@ request_arm(bool *armed)
 	*armed = true;
 }
 
-void
-worker_wake_at_commit(int64 query_id)
+static void
+remember(List **list, int64 query_id)
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
 	int64 *id = palloc(sizeof(int64));
 
 	request_init_once();
 	*id = query_id;
-	to_wake = lappend(to_wake, id);
+	*list = lappend(*list, id);
 	MemoryContextSwitchTo(caller);
+}
+
+void
+worker_wake_at_commit(int64 query_id)
+{
+	remember(&to_wake, query_id);
+}
+
+/* Its worker is started by this transaction's commit: whoever waits for it before waits for ever. */
+void
+worker_refuse_early_wait(int64 query_id, const char *name)
+{
+	ListCell *cell;
+
+	foreach (cell, to_start)
+		if (*(int64 *) lfirst(cell) == query_id && !status_get(query_id, NULL))
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("streaming query \"%s\" starts when this transaction commits", name),
+							errhint("Commit first, then wait for it.")));
 }
 
 void
@@ -241,6 +261,7 @@ worker_request_start(int64 query_id)
 		ereport(WARNING, (errmsg("streaming query \"%s\" will not survive a restart of the server", query->name),
 						  errhint("Add stream_ext to shared_preload_libraries.")));
 	request_arm(&start_armed);
+	remember(&to_start, query_id);
 }
 
 static void

@@ -37,6 +37,9 @@ extern void worker_stop_for_good(int64 query_id, int sqlstate, const char *error
 /* At commit the query's worker, if there is one, fires a trigger: something other than its sources has news for it. */
 extern void worker_wake_at_commit(int64 query_id);
 
+/* 55000 when the query's worker is to be started by the caller's own transaction: waiting would never end. */
+extern void worker_refuse_early_wait(int64 query_id, const char *name);
+
 /* Is there a worker, or should there be one (starting, backing off)? Sees what other sessions committed. */
 extern bool worker_is_running(int64 query_id);
 /*
