@@ -22,7 +22,6 @@ typedef struct CsvDecoder
 	int nfields; /* of a record */
 	int *column_of_field; /* index into columns, -1: nobody wants the field */
 	bool *in_header;	  /* per column */
-	const char *fault;	  /* what is wrong with the field at hand */
 	char *text;			  /* the field at hand, without quotes */
 	size_t text_size;
 } CsvDecoder;
@@ -67,114 +66,29 @@ csv_open(const DecoderConfig *config)
 	return &self->base;
 }
 
-/* ---- records and fields ---- */
-
-static CsvState
-state_after(CsvState state, char c, char delimiter)
-{
-	switch (state)
-	{
-		case CSV_QUOTED:
-			return c == '"' ? CSV_QUOTE : CSV_QUOTED;
-		case CSV_QUOTE:
-			if (c == '"')
-				return CSV_QUOTED;
-			break;
-		case CSV_FIELD_START:
-			if (c == '"')
-				return CSV_QUOTED;
-			break;
-		case CSV_PLAIN:
-			break;
-	}
-	return c == delimiter ? CSV_FIELD_START : CSV_PLAIN;
-}
+/* ---- records and headers ---- */
 
 size_t
 csv_record_length(Decoder *decoder, const char *buf, size_t len, bool at_end, size_t *resume, CsvState *state)
 {
-	char delimiter = ((CsvDecoder *) decoder)->delimiter;
-	const char *end = *resume == 0 ? memchr(buf, '\n', len) : NULL;
-
-	/* Nearly always: no quote before the line ends. */
-	if (end && memchr(buf, '"', end - buf) == NULL)
-		return end - buf + 1;
-	for (size_t i = *resume; i < len; i++)
-	{
-		if (buf[i] == '\n' && *state != CSV_QUOTED)
-			return i + 1;
-		*state = state_after(*state, buf[i], delimiter);
-	}
-	*resume = len;
-	return at_end ? len : 0;
+	return csv_scan_record(((CsvDecoder *) decoder)->delimiter, buf, len, at_end, resume, state);
 }
 
-typedef struct Field
-{
-	const char *at; /* text without quotes */
-	size_t length;
-	bool quoted;
-} Field;
-
-/* The field that begins at *p; moves *p behind its delimiter. False: malformed. *last: it was the last one of the record. */
+/* The next field of a record that ends at end. */
 static bool
-next_field(CsvDecoder *self, const char **p, const char *end, Field *field, bool *last)
+next_field(CsvDecoder *self, const char **p, const char *end, CsvField *field)
 {
-	const char *at = *p;
-	bool closed = false;
-
-	field->quoted = at < end && *at == '"';
-	if (!field->quoted)
+	if (self->text_size < (size_t) (end - *p))
 	{
-		const char *stop = memchr(at, self->delimiter, end - at);
-
-		field->at = at;
-		*last = stop == NULL;
-		field->length = (stop ? stop : end) - at;
-		*p = stop ? stop + 1 : end;
-		self->fault = memchr(field->at, '"', field->length) ? "is quoted wrongly"
-					  : memchr(field->at, '\n', field->length) ? "holds a line end without quotes: a record is one line"
-																: NULL;
-		return self->fault == NULL;
-	}
-	if (self->text_size < (size_t) (end - at))
-	{
-		self->text_size = Max(self->text_size * 2, (size_t) (end - at));
+		self->text_size = Max(self->text_size * 2, (size_t) (end - *p));
 		self->text = repalloc(self->text, self->text_size);
 	}
-	field->at = self->text;
-	field->length = 0;
-	for (at++; at < end && !closed; at++)
-	{
-		if (*at == '"' && (at + 1 == end || at[1] != '"'))
-			closed = true;
-		else
-		{
-			at += *at == '"' ? 1 : 0; /* of two, one */
-			self->text[field->length++] = *at;
-		}
-	}
-	*last = at >= end;
-	self->fault = "is quoted wrongly";
-	if (!closed || (!*last && *at != self->delimiter))
-		return false;
-	*p = *last ? end : at + 1;
-	return true;
-}
-
-static const char *
-record_end(const char *buf, size_t len)
-{
-	if (len > 0 && buf[len - 1] == '\n')
-		len--;
-	if (len > 0 && buf[len - 1] == '\r')
-		len--;
-	return buf + len;
+	return csv_scan_field(self->delimiter, p, end, self->text, field);
 }
 
 /* Index of the column with the field's name, -1: nobody wants it. */
 static int
-column_named(CsvDecoder *self, const Field *field)
+column_named(CsvDecoder *self, const CsvField *field)
 {
 	for (int i = 0; i < self->ncolumns; i++)
 		if (strlen(self->columns[i].name) == field->length && memcmp(self->columns[i].name, field->at, field->length) == 0)
@@ -186,9 +100,10 @@ void
 csv_by_header(Decoder *decoder, const char *buf, size_t len)
 {
 	CsvDecoder *self = (CsvDecoder *) decoder;
-	const char *p = buf, *end = record_end(buf, len);
+	const char *p = buf, *end = csv_record_end(buf, len);
 	int allocated = 16;
-	bool last = false, any = false;
+	bool any = false;
+	CsvField field;
 
 	if (self->column_of_field)
 		pfree(self->column_of_field);
@@ -196,11 +111,9 @@ csv_by_header(Decoder *decoder, const char *buf, size_t len)
 	self->nfields = 0;
 	self->header_fault = NULL;
 	memset(self->in_header, false, sizeof(bool) * self->ncolumns);
-	while (!last)
+	do
 	{
-		Field field;
-
-		if (!next_field(self, &p, end, &field, &last))
+		if (!next_field(self, &p, end, &field))
 		{
 			self->header_fault = "the file's header is quoted wrongly";
 			return;
@@ -211,7 +124,7 @@ csv_by_header(Decoder *decoder, const char *buf, size_t len)
 		if (self->column_of_field[self->nfields] >= 0)
 			any = self->in_header[self->column_of_field[self->nfields]] = true;
 		self->nfields++;
-	}
+	} while (!field.last);
 	if (!any)
 		self->header_fault = "the file's header names none of the source's columns";
 }
@@ -219,7 +132,7 @@ csv_by_header(Decoder *decoder, const char *buf, size_t len)
 /* ---- decode ---- */
 
 static bool
-take_field(CsvDecoder *self, Column *column, const Field *field, Datum *values, bool *isnull, DecodeError *error)
+take_field(CsvDecoder *self, Column *column, const CsvField *field, Datum *values, bool *isnull, DecodeError *error)
 {
 	int i = column->index;
 
@@ -244,8 +157,8 @@ static bool
 csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *isnull, DecodeError *error)
 {
 	CsvDecoder *self = (CsvDecoder *) decoder;
-	const char *p = buf, *end = record_end(buf, len), *bad = utf8_invalid(buf, len);
-	bool last = false;
+	const char *p = buf, *end = csv_record_end(buf, len), *bad = utf8_invalid(buf, len);
+	CsvField field;
 	int n = 0;
 
 	if (self->message && end - p >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
@@ -262,19 +175,17 @@ csv_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *i
 		if (!self->in_header[i] && !column_take_null(&self->columns[i], error))
 			return false;
 	}
-	while (!last)
+	do
 	{
-		Field field;
-
-		if (!next_field(self, &p, end, &field, &last))
-			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "field %d %s", n + 1, self->fault);
+		if (!next_field(self, &p, end, &field))
+			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "field %d %s", n + 1, field.fault);
 		if (n >= self->nfields)
 			return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "expected %d fields, found more", self->nfields);
 		if (self->column_of_field[n] >= 0 &&
 			!take_field(self, &self->columns[self->column_of_field[n]], &field, values, isnull, error))
 			return false;
 		n++;
-	}
+	} while (!field.last);
 	if (n < self->nfields)
 		return decode_fail(error, NULL, ERRCODE_BAD_COPY_FILE_FORMAT, "expected %d fields, found %d", self->nfields, n);
 	return true;

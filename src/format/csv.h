@@ -2,22 +2,10 @@
 #ifndef STREAM_FORMAT_CSV_H
 #define STREAM_FORMAT_CSV_H
 
+#include "format/csv_scan.h"
 #include "format/format.h"
 
-/* Where in a record the scan for its end is. */
-typedef enum CsvState
-{
-	CSV_FIELD_START,
-	CSV_PLAIN,
-	CSV_QUOTED,
-	CSV_QUOTE /* one that ends the field, or the first of two */
-} CsvState;
-
-/*
- * Length of the first record of buf, its line end included; 0: it is not all there yet (at_end: nothing more will come, the rest is a record).
- * Line ends inside quotes belong to the record; a quote inside a field without quotes is a fault of that record alone.
- * resume, state: between calls for the same record; 0 and CSV_FIELD_START at its beginning.
- */
+/* csv_scan_record with the decoder's delimiter. */
 extern size_t csv_record_length(Decoder *decoder, const char *buf, size_t len, bool at_end, size_t *resume, CsvState *state);
 
 /*

@@ -2,27 +2,15 @@
  * json_fuzz.c: libFuzzer target for the part of the JSON decoder that is free of PostgreSQL: scanner, strings, numbers, timestamps.
  * Every input is also judged by a slow and obvious reader; any disagreement aborts, as do ASAN and UBSAN.
  */
-#include <errno.h>
+#include "fuzz.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "format/json_scan.h"
 #include "format/number.h"
 #include "format/timestamp.h"
 #include "format/utf8.h"
-
-#define CHECK(condition)                                                                                               \
-	do                                                                                                                 \
-	{                                                                                                                  \
-		if (!(condition))                                                                                              \
-		{                                                                                                              \
-			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                              \
-			abort();                                                                                                   \
-		}                                                                                                              \
-	} while (0)
 
 /* ---- the obvious reader: RFC 8259 by recursion ---- */
 
