@@ -74,9 +74,10 @@ CREATE FUNCTION stream.create_source(
 COMMENT ON FUNCTION stream.create_source(text, text, text, jsonb, text, interval, boolean) IS
     'makes a source: a foreign table whose rows are a stream';
 
-CREATE FUNCTION stream.alter_source(name text, options jsonb) RETURNS void
-    LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'stream_alter_source';
-COMMENT ON FUNCTION stream.alter_source(text, jsonb) IS 'changes options of a source; a JSON null removes one';
+CREATE FUNCTION stream.alter_source(name text, options jsonb DEFAULT '{}', columns text DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_alter_source';
+COMMENT ON FUNCTION stream.alter_source(text, jsonb, text) IS
+    'changes options of a source, a JSON null removes one; adds columns, or gives those that are there another type';
 
 CREATE FUNCTION stream.drop_source(name text, if_exists boolean DEFAULT false) RETURNS void
     LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'stream_drop_source';

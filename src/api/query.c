@@ -54,10 +54,16 @@ query_argument_stopped(FunctionCallInfo fcinfo, int argno)
 {
 	StreamQuery *query = query_argument(fcinfo, argno);
 
+	query_check_stopped(query);
+	return query;
+}
+
+void
+query_check_stopped(StreamQuery *query)
+{
 	if (worker_is_running(query->id) || !query_lock(query->id, false))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is running", query->name),
 						errhint("Stop it first with stream.stop_query.")));
-	return query;
 }
 
 static void
@@ -346,6 +352,20 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	query_update(query);
 	raise_notices(plan);
 	PG_RETURN_VOID();
+}
+
+void
+query_make_again(StreamQuery *query)
+{
+	Query *tree;
+	StreamPlan *plan;
+
+	query_apply_settings(query);
+	tree = query_text_analyze(query->text);
+	query_view_create(query, tree);
+	plan = query_check(query, tree);
+	query_update(query);
+	raise_notices(plan);
 }
 
 /* ---- drop, reset ---- */

@@ -12,6 +12,9 @@
 extern StreamQuery *query_argument(FunctionCallInfo fcinfo, int argno);
 /* The same, and nothing runs it: locked until the end of the transaction, or 55006. */
 extern StreamQuery *query_argument_stopped(FunctionCallInfo fcinfo, int argno);
+extern void query_check_stopped(StreamQuery *query);
+/* What it reads has changed its columns: the view, which is gone, is made from the text, and all is checked as when it was made. */
+extern void query_make_again(StreamQuery *query);
 
 /* ---- view.c: the SELECT as a view stream.query_<id> of the owner ---- */
 

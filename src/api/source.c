@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parser.h"
+#include "api/source_columns.h"
 #include "source/source.h"
 #include "tcop/utility.h"
 #include "util/compat.h"
@@ -46,8 +47,8 @@ source_range_var(const char *name)
 	return makeRangeVarFromNameList(stringToQualifiedNameList(name));
 }
 
-static void
-run_utility(Node *statement, const char *what)
+void
+source_run_utility(Node *statement, const char *what)
 {
 	PlannedStmt *planned = makeNode(PlannedStmt);
 
@@ -104,8 +105,8 @@ options_split(Jsonb *json, bool altering)
 }
 
 /* "a int, b text" → the one statement it must be. */
-static CreateForeignTableStmt *
-columns_parse(const char *columns)
+CreateForeignTableStmt *
+source_columns_parse(const char *columns)
 {
 	List *parsed = raw_parser(psprintf("CREATE FOREIGN TABLE source (%s\n) SERVER source", columns), RAW_PARSE_DEFAULT);
 	CreateForeignTableStmt *stmt;
@@ -236,12 +237,12 @@ stream_create_source(PG_FUNCTION_ARGS)
 	if (columns == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a %s source needs columns", ops->kind),
 						errhint("Give a column list as in CREATE TABLE: 'id bigint, amount numeric'.")));
-	stmt = columns_parse(columns);
+	stmt = source_columns_parse(columns);
 	columns_add_paths(stmt->base.tableElts, options.paths, name);
 	stmt->base.relation = source_range_var(name);
 	stmt->servername = options.server ? options.server : pstrdup(ops->server);
 	stmt->options = options.table;
-	run_utility((Node *) stmt, "stream.create_source");
+	source_run_utility((Node *) stmt, "stream.create_source");
 	relid = RangeVarGetRelid(source_range_var(name), NoLock, false);
 	source_depend(source_load(relid));
 	PG_RETURN_OID(relid);
@@ -314,18 +315,62 @@ alter_path_commands(Oid relid, Jsonb *paths)
 	return cmds;
 }
 
-/* alter_source(name, options) */
+List *
+source_readers(Oid relid)
+{
+	static const char *const sql =
+		"SELECT q.name FROM stream.query q "
+		"WHERE EXISTS (SELECT FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid OPERATOR(pg_catalog.=) d.objid "
+		"JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) r.ev_class "
+		"WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass "
+		"AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid OPERATOR(pg_catalog.=) $1 "
+		"AND c.relnamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace "
+		"AND c.relname OPERATOR(pg_catalog.=) ('query_' OPERATOR(pg_catalog.||) q.id::pg_catalog.text)) ORDER BY q.name";
+	Oid types[] = {OIDOID};
+	Datum args[] = {ObjectIdGetDatum(relid)};
+	MemoryContext caller = CurrentMemoryContext;
+	Oid user;
+	int context;
+	List *names = NIL;
+
+	/* Our own statement over our own catalog, which the user may not read. */
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	SPI_connect();
+	SPI_execute_with_args(sql, 1, types, args, NULL, true, 0);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		char *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+		MemoryContext old = MemoryContextSwitchTo(caller);
+
+		names = lappend(names, pstrdup(name));
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	SetUserIdAndSecContext(user, context);
+	return names;
+}
+
+/* alter_source(name, options, columns) */
 Datum
 stream_alter_source(PG_FUNCTION_ARGS)
 {
-	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	SourceOptions options = options_split(PG_GETARG_JSONB_P(1), true);
-	Oid relid = source_relid(name, false);
+	char *name = PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	SourceOptions options = {NIL, NULL, NULL};
+	Oid relid;
 	AlterTableStmt *stmt = makeNode(AlterTableStmt);
+
+	if (name == NULL)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of a source must not be null")));
+	if (!PG_ARGISNULL(1))
+		options = options_split(PG_GETARG_JSONB_P(1), true);
+	relid = source_relid(name, false);
 
 	if (options.server)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the server of source \"%s\" cannot be changed", name),
 						errhint("Change the server's own options with ALTER SERVER, or make a new source.")));
+	if (!PG_ARGISNULL(2))
+		source_change_columns(relid, source_range_var(name), source_columns_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)))->base.tableElts);
 	options_set_actions(options.table, GetForeignTable(relid)->options);
 	stmt->relation = source_range_var(name);
 	stmt->objtype = OBJECT_FOREIGN_TABLE;
@@ -333,7 +378,7 @@ stream_alter_source(PG_FUNCTION_ARGS)
 		stmt->cmds = list_make1(alter_command(AT_GenericOptions, NULL, options.table));
 	stmt->cmds = list_concat(stmt->cmds, alter_path_commands(relid, options.paths));
 	if (stmt->cmds != NIL)
-		run_utility((Node *) stmt, "stream.alter_source");
+		source_run_utility((Node *) stmt, "stream.alter_source");
 	/* What it depended on no longer counts: the options say what it reads. */
 	deleteDependencyRecordsForClass(RelationRelationId, relid, RelationRelationId, DEPENDENCY_NORMAL);
 	CommandCounterIncrement();
@@ -341,37 +386,16 @@ stream_alter_source(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Names of the queries whose views read the relation, for the message; NULL: none. */
 static char *
-queries_reading(Oid relid)
+names_list(List *names)
 {
-	static const char *const sql =
-		"SELECT pg_catalog.string_agg(pg_catalog.format('%I', q.name), ', ' ORDER BY q.name) FROM stream.query q "
-		"WHERE EXISTS (SELECT FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid OPERATOR(pg_catalog.=) d.objid "
-		"JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) r.ev_class "
-		"WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass "
-		"AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid OPERATOR(pg_catalog.=) $1 "
-		"AND c.relnamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace "
-		"AND c.relname OPERATOR(pg_catalog.=) ('query_' OPERATOR(pg_catalog.||) q.id::pg_catalog.text))";
-	Oid types[] = {OIDOID};
-	Datum args[] = {ObjectIdGetDatum(relid)};
-	MemoryContext caller = CurrentMemoryContext;
-	Oid user;
-	int context;
-	char *names = NULL;
+	StringInfoData list;
+	ListCell *lc;
 
-	/* Our own statement over our own catalog, which the user may not read. */
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	SPI_connect();
-	SPI_execute_with_args(sql, 1, types, args, NULL, true, 1);
-	if (SPI_processed > 0)
-		names = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-	if (names)
-		names = MemoryContextStrdup(caller, names);
-	SPI_finish();
-	SetUserIdAndSecContext(user, context);
-	return names;
+	initStringInfo(&list);
+	foreach (lc, names)
+		appendStringInfo(&list, "%s%s", list.len ? ", " : "", quote_identifier(lfirst(lc)));
+	return list.data;
 }
 
 /* drop_source(name, if_exists) */
@@ -380,7 +404,7 @@ stream_drop_source(PG_FUNCTION_ARGS)
 {
 	char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	Oid relid = source_relid(name, PG_GETARG_BOOL(1));
-	char *readers;
+	List *readers;
 	DropStmt *stmt;
 
 	if (!OidIsValid(relid))
@@ -390,14 +414,14 @@ stream_drop_source(PG_FUNCTION_ARGS)
 	}
 	if (!pg_class_ownercheck(relid, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relid));
-	readers = queries_reading(relid);
+	readers = source_readers(relid);
 	if (readers)
-		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST), errmsg("source \"%s\" is read by streaming queries: %s", name, readers),
+		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST), errmsg("source \"%s\" is read by streaming queries: %s", name, names_list(readers)),
 						errhint("Drop those queries first with stream.drop_query.")));
 	stmt = makeNode(DropStmt);
 	stmt->objects = list_make1(stringToQualifiedNameList(name));
 	stmt->removeType = OBJECT_FOREIGN_TABLE;
 	stmt->behavior = DROP_RESTRICT;
-	run_utility((Node *) stmt, "stream.drop_source");
+	source_run_utility((Node *) stmt, "stream.drop_source");
 	PG_RETURN_VOID();
 }

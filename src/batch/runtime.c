@@ -105,11 +105,20 @@ plan_drop(QueryRuntime *rt)
 }
 
 static bool
+paths_unchanged(SourceDef *a, SourceDef *b)
+{
+	for (int i = 0; i < a->desc->natts; i++)
+		if (!a->paths[i] != !b->paths[i] || (a->paths[i] && strcmp(a->paths[i], b->paths[i]) != 0))
+			return false;
+	return true;
+}
+
+static bool
 source_unchanged(SourceDef *a, SourceDef *b)
 {
 	return a->relid == b->relid && a->event_time == b->event_time && a->watermark_delay == b->watermark_delay && a->on_bad_row == b->on_bad_row &&
 		   equal(a->table_options, b->table_options) && equal(a->server_options, b->server_options) && equal(a->user_options, b->user_options) &&
-		   equalTupleDescs(a->desc, b->desc);
+		   equalTupleDescs(a->desc, b->desc) && paths_unchanged(a, b);
 }
 
 /* A reader per source of the plan; those whose source has not changed stay open. */

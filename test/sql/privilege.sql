@@ -82,7 +82,7 @@ CREATE VIEW called AS
         || array_to_string(ARRAY(
             SELECT CASE WHEN a.n = 1 THEN CASE WHEN p.proname ~ 'source' THEN '''mine''' WHEN p.proname ~ 'processor' THEN '''p''' WHEN p.proargnames[1] = 'table' THEN '''mine_t''' ELSE '''q''' END
                         WHEN a.type = 'boolean'::regtype THEN 'false' WHEN a.type = 'interval'::regtype THEN '''1 ms''' WHEN a.type = 'bigint'::regtype THEN '0'
-                        WHEN a.type = 'integer'::regtype THEN '0' WHEN p.proname = 'alter_source' THEN '''{"strict_append": true}''' ELSE 'NULL::' || a.type::regtype END
+                        WHEN a.type = 'integer'::regtype THEN '0' WHEN p.proname = 'alter_source' AND a.type = 'jsonb'::regtype THEN '''{"strict_append": true}''' ELSE 'NULL::' || a.type::regtype END
             FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a(type, n) ORDER BY a.n), ', ')
         || CASE WHEN p.proname = 'run_batch' THEN ', NULL' ELSE '' END || ')' AS call
     FROM pg_proc p
