@@ -363,7 +363,7 @@ query_make_again(StreamQuery *query)
 	query_apply_settings(query);
 	tree = query_text_analyze(query->text);
 	query_view_create(query, tree);
-	plan = query_check(query, tree);
+	plan = query_check(query, tree, false);
 	query_update(query);
 	raise_notices(plan);
 }
