@@ -29,7 +29,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-sanitize check-valgrind soak bench bench-peers fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-sanitize check-valgrind soak bench bench-peers fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -70,6 +70,7 @@ help:
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make soak               ten thousand batches: memory flat, logs and state bounded'
 	@echo 'make check-sanitize     regress tests with UBSan; check-valgrind: some of them under valgrind'
+	@echo 'make check-versions     the suites on PostgreSQL 15, 16, 17 and 18, each in a root below build/ (as root; Debian). VERSIONS="17 18"'
 	@echo 'make bench              speed, beside what it is compared with'
 	@echo 'make bench-peers        Spark, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17)'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
@@ -91,6 +92,8 @@ check-sanitize check-valgrind:
 	@$(HARNESS) $(@:check-%=%)
 soak:
 	@SOAK_BATCHES=$(or $(SOAK_BATCHES),10000) TAP_TIMEOUT=3600 PG_CONFIG="$(PG_CONFIG)" TESTS=027_soak test/lib/harness check tap
+check-versions:
+	@VERSIONS="$(VERSIONS)" TESTS="$(TESTS)" test/lib/versions
 bench bench-peers:
 	@$(HARNESS) $@
 fuzz:

@@ -209,7 +209,7 @@ placeholder_base64(void)
 {
 	int room = pg_b64_enc_len(strlen(PLACEHOLDER));
 	char *text = palloc(room + 1);
-	int len = pg_b64_encode(PLACEHOLDER, strlen(PLACEHOLDER), text, room);
+	int len = pg_b64_encode((const void *) PLACEHOLDER, strlen(PLACEHOLDER), text, room);
 
 	text[len] = '\0';
 	return text;

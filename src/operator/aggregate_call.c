@@ -19,6 +19,7 @@
 #include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
@@ -65,6 +66,10 @@ must_keep_inputs(AggregateOperator *op, Aggref *aggref, Form_pg_aggregate form, 
 	if (op->merges && (aggref->aggdistinct != NIL || !OidIsValid(form->aggcombinefn)))
 		return true;
 	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || form->aggfinalmodify != AGGMODIFY_READ_ONLY)
+		return true;
+	/* Storable since 16 only: kept as in 15, so that an upgraded server goes on with what is there. */
+	if (aggref->aggfnoid == F_ARRAY_AGG_ANYNONARRAY || aggref->aggfnoid == F_ARRAY_AGG_ANYARRAY || aggref->aggfnoid == F_STRING_AGG_TEXT_TEXT ||
+		aggref->aggfnoid == F_STRING_AGG_BYTEA_BYTEA)
 		return true;
 	if (transition_type == INTERNALOID && (!OidIsValid(form->aggserialfn) || !OidIsValid(form->aggdeserialfn)))
 		return true;

@@ -146,13 +146,7 @@ chunk_check_header(ByteReader *reader)
 {
 	const char *header = bytes_get(reader, CHUNK_HEADER);
 
-	if (header[0] == STATE_FORMAT && header[1] == PG_VERSION_NUM / 10000)
-		return;
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					errmsg("saved state of the streaming query cannot be read by this version"),
-					errdetail("It was written by PostgreSQL %d in state format %d; this is PostgreSQL %d with state format %d.",
-							  header[1], header[0], PG_VERSION_NUM / 10000, STATE_FORMAT),
-					errhint("Forget the state with stream.reset_query() and process the source again.")));
+	codec_check_version(header[0], header[1]);
 }
 
 static bool

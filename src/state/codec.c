@@ -8,6 +8,7 @@
 #include "access/transam.h"
 #include "access/tupmacs.h"
 #include "catalog/pg_type.h"
+#include "state/changelog.h"
 #include "utils/builtins.h"
 #include "utils/expandeddatum.h"
 #include "utils/lsyscache.h"
@@ -18,6 +19,18 @@ bytes_damaged(void)
 	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("saved state of a streaming query is damaged"),
 					errdetail("An entry ends before its last field."),
 					errhint("Restore it from a backup, or forget it with stream.reset_query().")));
+}
+
+void
+codec_check_version(int format, int major)
+{
+	int ours = PG_VERSION_NUM / 10000;
+
+	if (format == STATE_FORMAT && major >= 15 && major <= ours)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("saved state of the streaming query cannot be read by this version"),
+					errdetail("It was written by PostgreSQL %d in state format %d; this is PostgreSQL %d with state format %d.", major, format, ours, STATE_FORMAT),
+					errhint("Forget the state with stream.reset_query() and process the source again.")));
 }
 
 void

@@ -4,6 +4,7 @@
 #include "state/row_codec.h"
 
 #include "access/htup_details.h"
+#include "util/compat.h"
 #include "utils/memutils.h"
 
 RowCodec *

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "state/changelog.h"
+#include "state/codec.h"
 #include "util/compat.h"
 #include "util/heap.h"
 #include "utils/builtins.h"
@@ -143,17 +144,6 @@ rows_drop(int64 query_id)
 
 /* ---- numbers of states ---- */
 
-static void
-check_version(int64 query_id, int format, int major)
-{
-	if (format == STATE_FORMAT && major == PG_VERSION_NUM / 10000)
-		return;
-	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("saved state of the streaming query cannot be read by this version"),
-					errdetail("It was written by PostgreSQL %d in state format %d; this is PostgreSQL %d with state format %d.", major, format,
-							  PG_VERSION_NUM / 10000, STATE_FORMAT),
-					errhint("Forget the state with stream.reset_query() and process the source again.")));
-}
-
 int
 state_number(int64 query_id, int operator_id, const char *state_name)
 {
@@ -165,7 +155,7 @@ state_number(int64 query_id, int operator_id, const char *state_name)
 
 	if (heap_scan_next(scan, v, n) != NULL)
 	{
-		check_version(query_id, DatumGetInt32(v[4]), DatumGetInt32(v[5]));
+		codec_check_version(DatumGetInt32(v[4]), DatumGetInt32(v[5]));
 		number = DatumGetInt32(v[3]);
 	}
 	heap_scan_end(scan);

@@ -3,6 +3,7 @@
 #define STREAM_WORKER_HOUSEKEEPER_H
 
 #include "batch/batch.h"
+#include "util/compat.h"
 
 /* After a batch of the query that this worker runs: does small work at once, lets a process of its own do the big, and learns what became of it. */
 extern void housekeeper_look(QueryRuntime *rt, Oid owner);

@@ -11,11 +11,11 @@ deps_pg_config()
 	return 1
 }
 
-deps_pg_file() # is this file of a PostgreSQL 15 there? $1: which pg_config item, $2: path below it
+deps_pg_file() # is this file of a PostgreSQL that we support there? $1: which pg_config item, $2: path below it
 {
 	local config
 	config=$(deps_pg_config) || return 1
-	[[ $("$config" --version) == "PostgreSQL 15"* ]] && [ -e "$("$config" "--$1")/$2" ]
+	[[ $("$config" --version) =~ ^PostgreSQL\ 1[5-8] ]] && [ -e "$("$config" "--$1")/$2" ]
 }
 
 deps_header() { echo "#include <$1>" | gcc -E -x c - >/dev/null 2>&1; }
@@ -35,8 +35,8 @@ deps_table()
 		build   zlib1g-dev                 deps_header zlib.h
 		build   libcurl4-openssl-dev       deps_header curl/curl.h
 		test    postgresql-15              deps_pg_file bindir initdb
-		test    postgresql-15-hll          deps_pg_file sharedir extension/hll.control
-		test    postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
+		other   postgresql-15-hll          deps_pg_file sharedir extension/hll.control
+		other   postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
 		valgrind valgrind                  deps_command valgrind
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More
@@ -65,7 +65,7 @@ deps_require()
 	[ -z "$missing" ] && return 0
 	if ! command -v apt-get >/dev/null; then
 		echo "Missing (Debian's names): $missing" >&2
-		echo "There is no apt here to install them with; PostgreSQL must be 15, with its server headers and PGXS." >&2
+		echo "There is no apt here to install them with; PostgreSQL must be 15 to 18, with its server headers and PGXS." >&2
 		exit 1
 	fi
 	if [ "$(id -u)" != 0 ]; then

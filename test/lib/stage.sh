@@ -101,7 +101,7 @@ inside_prepare() # $1: make variables of this build. Builds, installs into the c
 	export PATH="$WORK/pg$("$PG_CONFIG" --bindir):$PATH"
 	export PG_REGRESS=$pgxs/src/test/regress/pg_regress
 	export PG_ISOLATION_REGRESS=$pgxs/src/test/isolation/pg_isolation_regress
-	export PERL5LIB=$pgxs/src/test/perl:$WORK/tree/test/lib
+	export PERL5LIB=$pgxs/src/test/perl:$WORK/tree/test/lib${PERL5LIB:+:$PERL5LIB}     # a PostgreSQL without the Perl modules may borrow others
 	export STREAM_BUILD=$WORK/tree/build
 	mkdir -p "$WORK/logs"
 	echo "== Building"
@@ -128,6 +128,7 @@ inside_start_cluster() # a cluster of our own in $WORK/data; ends with the scrip
 	cat test/lib/cluster.conf - >>"$WORK/data/postgresql.conf" <<-END
 		listen_addresses = ''
 		unix_socket_directories = '$socket'
+		$([[ $("$PG_CONFIG" --version) != "PostgreSQL 15"* ]] && echo 'enable_presorted_aggregate = off')
 		$*
 	END
 	export PGHOST=$socket PGUSER=postgres PGDATABASE=postgres

@@ -11,9 +11,9 @@ RESET client_min_messages;
 \set ECHO none
 \i :functions
 \set ECHO all
--- Documents are given as bytes: é is \xc3a9 in them, and one byte in the database. 中 has no place there.
+-- Documents are given as bytes: é is \xc3a9 in them, and one byte in the database. 中 has no place there (how jsonb says so depends on the version).
 CREATE TABLE word (id int, w text, v varchar(2), j jsonb, k json, a text[]);
-CREATE FUNCTION shown(doc text) RETURNS text LANGUAGE sql AS $$ SELECT convert_from(convert_to(r, 'LATIN1'), 'LATIN1') FROM decode_bytes('word', 'json', convert_to(doc, 'UTF8')) AS r $$;
+CREATE FUNCTION shown(doc text) RETURNS text LANGUAGE sql AS $$ SELECT regexp_replace(convert_from(convert_to(r, 'LATIN1'), 'LATIN1'), '(22P05 column "j"): .*', '\1') FROM decode_bytes('word', 'json', convert_to(doc, 'UTF8')) AS r $$;
 SET client_encoding = 'UTF8';
 SELECT doc, shown(doc) FROM unnest(ARRAY['{"w":"plain"}', '{"w":"é"}', '{"w":"\u00e9"}', '{"w":"\u4e2d"}', '{"v":"éé"}', '{"v":"ééé"}', '{"j":{"é":"\u00e9"}}', '{"j":{"x":"\u4e2d"}}', '{"k":{"é":1}}', '{"a":["é","\u00e9"]}']) AS doc;
 SELECT doc, decode_bytes('word', 'json', doc) FROM unnest(ARRAY['\x7b2277223a22e4b8ad227d', '\x7b2277223a22e9227d', '\x7b226964223a312c2278223a22e4b8ad227d', '\x7b226b223a7b2278223a22e4b8ad227d7d']::bytea[]) AS doc;

@@ -105,7 +105,7 @@ CREATE FUNCTION each_wrong(int, bigint) RETURNS void LANGUAGE sql AS '';
 SELECT make('r', 'SELECT k FROM input', stream.to_function('wrong'));
 SELECT make('r', 'SELECT k FROM input', stream.to_function('many'));
 SELECT make('r', 'SELECT k FROM input', stream.to_function('proc'));
-SELECT make('r', 'SELECT k FROM input', ROW('function', 'no.such(bigint)', NULL)::stream.sink);
+SELECT make('r', 'SELECT k FROM input', ROW('function', 'no_such(bigint)', NULL)::stream.sink);
 SELECT make('r', 'SELECT k FROM input', stream.to_each('plain'));
 SELECT make('r', 'SELECT k FROM input', stream.to_each('each_wrong'));
 SELECT make('r', 'SELECT k FROM input', stream.to_each('each_pair'));
