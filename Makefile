@@ -29,7 +29,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-sanitize check-valgrind soak bench bench-peers fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-sanitize check-valgrind soak report bench bench-peers fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -69,6 +69,7 @@ help:
 	@echo 'make check-regress      one suite; also -isolation -tap -conformance -property -layers. TESTS="a b" picks tests'
 	@echo 'make check-kafka        the tests that want a real Kafka broker (fetches one)'
 	@echo 'make soak               ten thousand batches: memory flat, logs and state bounded'
+	@echo 'make report             what stream.report_html shows, as a page and as a picture (wants chromium)'
 	@echo 'make check-sanitize     regress tests with UBSan; check-valgrind: some of them under valgrind'
 	@echo 'make check-versions     the suites on PostgreSQL 15, 16, 17 and 18, each in a root below build/ (as root; Debian). VERSIONS="17 18"'
 	@echo 'make bench              speed, beside what it is compared with'
@@ -90,6 +91,8 @@ check-regress check-isolation check-tap check-conformance check-property check-l
 	@$(HARNESS) check $(@:check-%=%)
 check-sanitize check-valgrind:
 	@$(HARNESS) $(@:check-%=%)
+report:
+	@$(HARNESS) report
 soak:
 	@SOAK_BATCHES=$(or $(SOAK_BATCHES),10000) TAP_TIMEOUT=3600 PG_CONFIG="$(PG_CONFIG)" TESTS=027_soak test/lib/harness check tap
 check-versions:

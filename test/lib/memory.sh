@@ -35,7 +35,9 @@ valgrind_wrap()
 	[ -e "$server.real" ] || mv "$server" "$server.real"
 	cat >"$server" <<-END
 		#!/bin/sh
-		[ -z "\$VALGRIND" ] && exec "$server.real" "\$@"
+		case "\$VALGRIND \$*" in
+			*" -V"* | *--boot* | *--single* | *--check* | " "*) exec "$server.real" "\$@" ;;
+		esac
 		exec valgrind -q --trace-children=yes --num-callers=30 --undef-value-errors=yes --leak-check=no --gen-suppressions=no \\
 			--suppressions="$WORK/tree/test/lib/valgrind.supp" --log-file="$WORK/logs/valgrind.%p" "$server.real" "\$@"
 	END
