@@ -118,9 +118,7 @@ CREATE VIEW stream.pace WITH (security_barrier) AS
                    (p.progress->'durationMs'->>'triggerExecution')::float8 AS duration_ms,
                    (p.progress->>'numInputRows')::float8 AS rows,
                    (p.progress->>'inputRowsPerSecond')::float8 AS rate,
-                   (SELECT sum(l.value::numeric - coalesce((o.offsets->s.key->>l.key)::numeric, 0))
-                    FROM jsonb_each(o.conf->'latest') s CROSS JOIN LATERAL jsonb_each(s.value) l
-                    WHERE jsonb_typeof(l.value) = 'number') AS backlog
+                   (o.conf->>'left')::bigint AS backlog
             FROM (SELECT * FROM stream.progress_entry p WHERE p.query_id = q.id ORDER BY p.batch_id DESC LIMIT 10) p
             LEFT JOIN stream.offset_entry o ON o.query_id = p.query_id AND o.batch_id = p.batch_id
         ) e

@@ -150,7 +150,7 @@ typedef struct PlannedRange
 
 /* Asks every source for its next range. True when one has something. */
 static bool
-ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild *latest)
+ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild *latest, int64 *left)
 {
 	QueryOptions *o = &rt->query->options;
 	ReadLimit limit = {rt->ignore_limits ? 0 : o->max_rows_per_batch, rt->ignore_limits ? 0 : o->max_bytes_per_batch,
@@ -188,6 +188,7 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild
 			if (latest->state == NULL)
 				json_object_begin(latest, NULL);
 			json_add_json(latest, reader->def->name, advance.latest);
+			*left += advance.rows_left;
 		}
 		i++;
 	}
@@ -211,6 +212,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 {
 	PlannedRange *ranges = palloc0(sizeof(PlannedRange) * (list_length(rt->readers) + 1));
 	JsonBuild behind = {NULL, NULL}, latest = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
+	int64 left = 0;
 	int64 *replays;
 	int nreplays = replays_plan(rt, &replays);
 	bool has_data;
@@ -218,7 +220,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	int i = 0;
 
 	json_object_begin(&behind, NULL);
-	has_data = ranges_plan(rt, ranges, &behind, &latest);
+	has_data = ranges_plan(rt, ranges, &behind, &latest, &left);
 	json_object_end(&behind);
 	if (!has_data && nreplays == 0 && !no_data_batch_due(rt))
 		return false;
@@ -244,6 +246,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	{
 		json_object_end(&latest);
 		json_add_json(&conf, "latest", json_result(&latest));
+		json_add_int(&conf, "left", left);
 	}
 	replay_ids_write(&conf, replays, nreplays);
 	if (rt->last_batch < 0) /* the same for all batches of an incarnation */

@@ -319,7 +319,7 @@ plan_leaves_messages(Plan *plan, int i)
 
 /* The ends of the partitions as last heard of; nobody is asked. */
 static Position *
-plan_latest(Plan *plan)
+plan_latest(Plan *plan, int64 *rows_left)
 {
 	KafkaReader *reader = plan->reader;
 	int64 *latest = kafka_offsets_alloc(reader);
@@ -335,6 +335,7 @@ plan_latest(Plan *plan)
 		else if (partition->started && !rd_kafka_get_watermark_offsets(kafka_client_handle(reader->client), partition->topic->name,
 																	   partition->id, &low, &high))
 			latest[i] = Max(latest[i], high);
+		*rows_left += latest[i] - plan->end[i];
 	}
 	return kafka_position_show(reader, latest);
 }
@@ -364,7 +365,7 @@ plan_result(Plan *plan, int64 waiting)
 	advance.end =
 		kafka_position_make(reader, plan->end, kafka_evidence_collect(reader, plan->from, plan->end, plan->evidence));
 	advance.more = behind > 0;
-	advance.latest = plan_latest(plan);
+	advance.latest = plan_latest(plan, &advance.rows_left);
 	if (behind > 0)
 		advance.behind = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
 	return advance;
