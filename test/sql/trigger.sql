@@ -63,6 +63,7 @@ SELECT batch_id, count(*) FROM tr_once_out GROUP BY 1 ORDER BY 1;
 SELECT stream.drop_query('tr_once');
 DROP TABLE tr_once_out;
 
+SET stream_ext.test_clock = '2026-03-02 00:00:00+00';
 -- idle_timeout: history first, then live. The history ends at 10:03; nothing of the live windows closes until it has been silent long enough
 ALTER TABLE tr_old_t RENAME TO tr_live_t;
 SELECT stream.create_query('tr_both', $$SELECT stream.tumble(at, '1 minute') AS w, count(*) AS n FROM (SELECT at FROM tr_in UNION ALL SELECT at FROM tr_old) x GROUP BY 1$$,
@@ -71,13 +72,13 @@ INSERT INTO tr_live_t VALUES ('l', 1, '2026-03-01 11:00'), ('l', 2, '2026-03-01 
 CALL stream.process_all_available('tr_both');
 SELECT lower(w)::time AS minute, n FROM tr_both_out ORDER BY 1;
 SELECT watermark FROM stream.queries WHERE name = 'tr_both';
-SELECT pg_sleep(1.6);
+SET stream_ext.test_clock = '2026-03-02 00:00:02+00';
 INSERT INTO tr_live_t VALUES ('l', 3, '2026-03-01 11:10');
 CALL stream.process_all_available('tr_both');
 SELECT lower(w)::time AS minute, n FROM tr_both_out ORDER BY 1;
 SELECT watermark FROM stream.queries WHERE name = 'tr_both';
 -- when all are silent nobody is waited for, and nothing is left to do
-SELECT pg_sleep(1.6);
+SET stream_ext.test_clock = '2026-03-02 00:00:04+00';
 CALL stream.run_batch('tr_both', NULL);
 SELECT watermark FROM stream.queries WHERE name = 'tr_both';
 -- history speaks again, live is silent by now
@@ -94,12 +95,13 @@ CALL stream.run_batch('tr_both', NULL);
 INSERT INTO tr_live_t VALUES ('l', 4, '2026-03-01 12:00');
 CALL stream.process_all_available('tr_both');
 SELECT watermark FROM stream.queries WHERE name = 'tr_both';
-SELECT pg_sleep(1.6);
+SET stream_ext.test_clock = '2026-03-02 00:00:06+00';
 CALL stream.process_all_available('tr_both');
 SELECT watermark FROM stream.queries WHERE name = 'tr_both';
 SELECT lower(w)::time AS minute, n FROM tr_both_out ORDER BY 1;
 SELECT stream.drop_query('tr_both');
 DROP TABLE tr_both_out;
+RESET stream_ext.test_clock;
 
 -- max_event_time_skew: one clock a day ahead. Times are minutes after the base, so that the wall clock may be what it is
 CREATE TABLE tr_dev_t (at timestamptz);
