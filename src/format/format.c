@@ -29,3 +29,11 @@ format_names(void)
 		appendStringInfo(&names, "%s%s", i > 0 ? ", " : "", formats[i]->name);
 	return names.data;
 }
+
+TimestampUnit
+timestamp_unit_named(const char *name)
+{
+	if (name == NULL)
+		return TIMESTAMP_UNIT_NONE;
+	return strcmp(name, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
+}

@@ -18,6 +18,8 @@ typedef enum TimestampUnit
 	TIMESTAMP_UNIT_US
 } TimestampUnit;
 
+extern TimestampUnit timestamp_unit_named(const char *name); /* s, ms, us; NULL: none */
+
 /* Why a row could not be read. Lives until the next call of the decoder. */
 typedef struct DecodeError
 {

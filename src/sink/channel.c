@@ -29,11 +29,8 @@ to_channel_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_channel_open(SinkDef *def, SinkShape *shape)
 {
-	ChannelSink *sink = palloc0(sizeof(ChannelSink));
+	ChannelSink *sink = (ChannelSink *) sink_make(sizeof(ChannelSink), &channel_sink, def, shape);
 
-	sink->base.ops = &channel_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->row = row_json_make(shape->desc);
 	return &sink->base;
 }

@@ -71,11 +71,8 @@ to_each_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_each_open(SinkDef *def, SinkShape *shape)
 {
-	EachSink *sink = palloc0(sizeof(EachSink));
+	EachSink *sink = (EachSink *) sink_make(sizeof(EachSink), &each_sink, def, shape);
 
-	sink->base.ops = &each_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext each sink", ALLOCSET_DEFAULT_SIZES);
 	return &sink->base;
 }
@@ -87,8 +84,6 @@ to_each_begin(Sink *base, const BatchInfo *batch)
 	Oid function = function_find_checked(base->def);
 	MemoryContext old;
 
-	base->batch = batch;
-	base->rows = 0;
 	MemoryContextReset(sink->context);
 	old = MemoryContextSwitchTo(sink->context);
 	sink->row = row_json_make(row_type_desc(base->def, base->shape->desc, user_function_argument(function, 0)));

@@ -141,11 +141,8 @@ to_file_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_file_open(SinkDef *def, SinkShape *shape)
 {
-	FileSink *sink = palloc0(sizeof(FileSink));
+	FileSink *sink = (FileSink *) sink_make(sizeof(FileSink), &file_sink, def, shape);
 
-	sink->base.ops = &file_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->format = format_read(def, &sink->compact_every);
 	sink->left_over = true;
 	sink->extension = format_extension(&sink->format);
@@ -167,8 +164,6 @@ to_file_begin(Sink *base, const BatchInfo *batch)
 	FileSink *sink = (FileSink *) base;
 	MemoryContext old;
 
-	base->batch = batch;
-	base->rows = 0;
 	sink->output = NULL;
 	MemoryContextReset(sink->context);
 	old = MemoryContextSwitchTo(sink->context);

@@ -37,11 +37,8 @@ to_function_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_function_open(SinkDef *def, SinkShape *shape)
 {
-	FunctionSink *sink = palloc0(sizeof(FunctionSink));
+	FunctionSink *sink = (FunctionSink *) sink_make(sizeof(FunctionSink), &function_sink, def, shape);
 
-	sink->base.ops = &function_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->function = user_function_find(def);
 	sink->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext function sink", ALLOCSET_DEFAULT_SIZES);
 	return &sink->base;
@@ -53,8 +50,6 @@ to_function_begin(Sink *base, const BatchInfo *batch)
 	FunctionSink *sink = (FunctionSink *) base;
 	MemoryContext old;
 
-	base->batch = batch;
-	base->rows = 0;
 	sink->function = user_function_find(base->def);
 	user_function_check(base->def, sink->function, 1);
 	MemoryContextReset(sink->context);

@@ -161,11 +161,8 @@ to_kafka_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_kafka_open(SinkDef *def, SinkShape *shape)
 {
-	KafkaSink *sink = palloc0(sizeof(KafkaSink));
+	KafkaSink *sink = (KafkaSink *) sink_make(sizeof(KafkaSink), &kafka_sink, def, shape);
 
-	sink->base.ops = &kafka_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->shape = kafka_message_shape(def, shape);
 	sink->context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext kafka sink", ALLOCSET_DEFAULT_SIZES);
 	return &sink->base;
@@ -179,8 +176,6 @@ to_kafka_begin(Sink *base, const BatchInfo *batch)
 	ProducerConfig config;
 	MemoryContext old;
 
-	base->batch = batch;
-	base->rows = 0;
 	MemoryContextReset(sink->context);
 	old = MemoryContextSwitchTo(sink->context);
 	options = options_read(base->def);

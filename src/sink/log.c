@@ -23,11 +23,8 @@ to_log_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_log_open(SinkDef *def, SinkShape *shape)
 {
-	LogSink *sink = palloc0(sizeof(LogSink));
+	LogSink *sink = (LogSink *) sink_make(sizeof(LogSink), &log_sink, def, shape);
 
-	sink->base.ops = &log_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->row = row_json_make(shape->desc);
 	return &sink->base;
 }

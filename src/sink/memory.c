@@ -25,11 +25,8 @@ to_memory_create(SinkDef *def, SinkShape *shape)
 static Sink *
 to_memory_open(SinkDef *def, SinkShape *shape)
 {
-	MemorySink *sink = palloc0(sizeof(MemorySink));
+	MemorySink *sink = (MemorySink *) sink_make(sizeof(MemorySink), &memory_sink, def, shape);
 
-	sink->base.ops = &memory_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->row = row_json_make(shape->desc);
 	return &sink->base;
 }
@@ -37,8 +34,6 @@ to_memory_open(SinkDef *def, SinkShape *shape)
 static void
 to_memory_begin(Sink *base, const BatchInfo *batch)
 {
-	base->batch = batch;
-	base->rows = 0;
 	if (base->shape->mode == OUTPUT_COMPLETE)
 		memory_rows_delete(batch->query_id, 0);
 }

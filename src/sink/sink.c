@@ -23,6 +23,17 @@ sink_lookup(const char *kind)
 	return NULL;
 }
 
+Sink *
+sink_make(Size size, const SinkOps *ops, SinkDef *def, SinkShape *shape)
+{
+	Sink *sink = palloc0(size);
+
+	sink->ops = ops;
+	sink->def = def;
+	sink->shape = shape;
+	return sink;
+}
+
 static char *
 sink_field_text(HeapTupleHeader composite, AttrNumber column)
 {

@@ -71,7 +71,7 @@ struct SinkOps
 	void (*start)(Sink *sink, int64 last_batch);
 	/* skip_batch: the batch counts as done and has no effect; takes away what an attempt that died has left of it. Optional. */
 	void (*skip)(SinkDef *def, int64 batch_id);
-	/* Inside the batch's transaction. */
+	/* Inside the batch's transaction; sink->batch is set, its counters are 0. */
 	void (*begin)(Sink *sink, const BatchInfo *batch);
 	void (*receive)(Sink *sink, TupleTableSlot *slot);
 	/* A row of the shape that leaves the target, before any row is received; only its key columns are filled. NULL: rows cannot be taken back. */
@@ -87,6 +87,8 @@ struct SinkOps
 } ;
 
 extern const SinkOps *sink_lookup(const char *kind);
+/* For open(): the sink's own struct, which begins with a Sink. */
+extern Sink *sink_make(Size size, const SinkOps *ops, SinkDef *def, SinkShape *shape);
 extern bool sink_always_in_pieces(SinkDef *def); /* for sinks that see single rows only */
 extern void sink_refuse_options(SinkDef *def); /* for sinks that take none */
 /* When a query is made: 0A000 where rows must leave the target and cannot; a notice where they should. */

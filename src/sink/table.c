@@ -245,11 +245,8 @@ plans_release(void *arg)
 static Sink *
 to_table_open(SinkDef *def, SinkShape *shape)
 {
-	TableSink *sink = palloc0(sizeof(TableSink));
+	TableSink *sink = (TableSink *) sink_make(sizeof(TableSink), &table_sink, def, shape);
 
-	sink->base.ops = &table_sink;
-	sink->base.def = def;
-	sink->base.shape = shape;
 	sink->target = target_describe(def, shape);
 	target_find(sink->target, def, shape, false);
 	if (sink->target->upsert)
@@ -285,8 +282,6 @@ to_table_begin(Sink *base, const BatchInfo *batch)
 {
 	TableSink *sink = (TableSink *) base;
 
-	base->batch = batch;
-	base->rows = 0;
 	if (base->shape->mode == OUTPUT_COMPLETE)
 		target_clear(sink->target);
 	if (sink->divert)

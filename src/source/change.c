@@ -32,36 +32,16 @@ static const OptionDef change_option_defs[] = {{"table", OPTION_TEXT, offsetof(C
 											   {"snapshot", OPTION_ENUM, offsetof(ChangeOptions, snapshot), 0, 0, "initial|never"},
 											   {NULL, 0, 0, 0, 0, NULL}};
 
-static bool
-changes_check_option(const char *name, const char *value, Oid catalog)
-{
-	ChangeOptions ignored;
-
-	return catalog == ForeignTableRelationId && options_parse_text(change_option_defs, name, value, &ignored, "changes source");
-}
-
-static const char *
-changes_option_names(Oid catalog)
-{
-	return catalog == ForeignTableRelationId ? options_names(change_option_defs) : "";
-}
-
-static const char *
-op_column_name(List *options)
-{
-	char *name = table_options_get(options, "op_column");
-
-	return name ? name : "op";
-}
-
 static char *
 changes_prepare(const char *name, List *options, const char *columns)
 {
 	Oid relid = table_named(name, options);
-	const char *op = op_column_name(options);
+	char *op = table_options_get(options, "op_column");
 
 	if (columns)
 		return pstrdup(columns);
+	if (op == NULL)
+		op = "op";
 	if (get_attnum(relid, op) > 0)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN), errmsg("table %s has a column \"%s\" of its own", table_full_name(relid), op),
 						errdetail("Source \"%s\" says there what happened to a row.", name),
@@ -99,14 +79,12 @@ static void
 changes_parse(SourceDef *def)
 {
 	ChangeOptions *options = palloc0(sizeof(ChangeOptions));
-	char *snapshot = table_options_get(def->table_options, "snapshot");
 
+	options->op_column = "op";
+	options->snapshot = "initial";
+	source_parse_options(def, options, NULL, NULL);
 	options->table.relid = table_of_def(def);
-	options->table.table = table_options_get(def->table_options, "table");
-	options->op_column = pstrdup(op_column_name(def->table_options));
-	options->snapshot = snapshot ? snapshot : "initial";
 	options->columns = palloc0(sizeof(ChangeColumn) * def->desc->natts);
-	def->options = options;
 	for (int i = 0; i < def->desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(def->desc, i);
@@ -603,8 +581,8 @@ const SourceOps changes_source = {
 	.kind = "changes",
 	.server = "stream_changes",
 	.forgets = true,
-	.check_option = changes_check_option,
-	.option_names = changes_option_names,
+	.options = change_option_defs,
+	.options_size = sizeof(ChangeOptions),
 	.prepare = changes_prepare,
 	.parse = changes_parse,
 	.open = changes_open,

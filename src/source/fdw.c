@@ -224,6 +224,23 @@ common_option(const SourceOps *ops, DefElem *def, Oid catalog)
 	return options_parse_text(common_options, def->defname, defGetString(def), &ignored, psprintf("%s source", ops->kind));
 }
 
+static bool
+own_option(const SourceOps *ops, DefElem *def, Oid catalog)
+{
+	if (ops->check_option)
+		return ops->check_option(def->defname, defGetString(def), catalog);
+	return catalog == ForeignTableRelationId &&
+		   options_parse_text(ops->options, def->defname, defGetString(def), palloc0(ops->options_size), psprintf("%s source", ops->kind));
+}
+
+static const char *
+own_option_names(const SourceOps *ops, Oid catalog)
+{
+	const char *names = ops->option_names ? ops->option_names(catalog) : catalog == ForeignTableRelationId ? options_names(ops->options) : NULL;
+
+	return names ? names : "";
+}
+
 static void
 options_validate(const SourceOps *ops, List *options, Oid catalog)
 {
@@ -234,11 +251,9 @@ options_validate(const SourceOps *ops, List *options, Oid catalog)
 		DefElem *def = lfirst_node(DefElem, lc);
 		const char *own;
 
-		if (common_option(ops, def, catalog) || ops->check_option(def->defname, defGetString(def), catalog))
+		if (common_option(ops, def, catalog) || own_option(ops, def, catalog))
 			continue;
-		own = ops->option_names(catalog);
-		if (own == NULL)
-			own = "";
+		own = own_option_names(ops, catalog);
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown option \"%s\" of a %s %s", def->defname, ops->kind, catalog_object(catalog)),
 						errdetail("Valid options are: %s%s%s.",

@@ -54,20 +54,6 @@ static const OptionDef file_option_defs[] = {
 
 /* ---- options ---- */
 
-static bool
-file_check_option(const char *name, const char *value, Oid catalog)
-{
-	FileOptions ignored;
-
-	return catalog == ForeignTableRelationId && options_parse_text(file_option_defs, name, value, &ignored, "file source");
-}
-
-static const char *
-file_option_names(Oid catalog)
-{
-	return catalog == ForeignTableRelationId ? options_names(file_option_defs) : "";
-}
-
 /* Archived files must not be found again, under a path that was not read yet. */
 static void
 check_archive(SourceDef *def, FileOptions *options)
@@ -90,22 +76,10 @@ static void
 file_parse(SourceDef *def)
 {
 	FileOptions *options = palloc0(sizeof(FileOptions));
-	ListCell *lc;
 
 	options->max_file_age = -1;
 	options->clean_source = "off";
-	foreach (lc, def->table_options)
-	{
-		DefElem *elem = lfirst_node(DefElem, lc);
-
-		if (strcmp(elem->defname, "format") == 0)
-			options->format = defGetString(elem);
-		else if (strcmp(elem->defname, "timestamp_unit") == 0)
-			options->timestamp_unit = defGetString(elem);
-		else
-			options_parse_text(file_option_defs, elem->defname, defGetString(elem), options, psprintf("source %s", def->name));
-	}
-	def->options = options;
+	source_parse_options(def, options, &options->format, &options->timestamp_unit);
 	if (options->path == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"path\"", def->name),
 						errhint("A directory or a glob on the server, such as /data/in/*.json.")));
@@ -123,25 +97,6 @@ file_parse(SourceDef *def)
 }
 
 /* ---- the list of files seen ---- */
-
-static int64
-position_n(Position *position)
-{
-	char *text = position ? jsonb_get_text(position, "n") : NULL;
-
-	return text ? pg_strtoint64(text) : 0;
-}
-
-static Position *
-position_make(int64 n)
-{
-	JsonBuild b = {NULL, NULL};
-
-	json_object_begin(&b, NULL);
-	json_add_int(&b, "n", n);
-	json_object_end(&b);
-	return json_result(&b);
-}
 
 /* Paths are keys as they are: two of them are one file only if they are spelled alike. */
 typedef struct SeenPath
@@ -309,13 +264,13 @@ file_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLi
 {
 	FileReader *reader = (FileReader *) base;
 	SourceAdvance advance = {.rows = -1, .rows_waiting = -1};
-	int64 start = position_n(from), n = start, bytes = 0, last;
+	int64 start = source_position_n(from), n = start, bytes = 0, last;
 	List *fresh;
 	ListCell *lc;
 
 	file_check_access(base->def);
 	seen_load(reader);
-	last = ceiling ? Min(position_n(ceiling), reader->nseen) : reader->nseen;
+	last = ceiling ? Min(source_position_n(ceiling), reader->nseen) : reader->nseen;
 	/* Files on the list that no batch has read yet come first. */
 	while (n < last && fits(reader, limit, n - start, bytes, reader->seen[n].size))
 		bytes += reader->seen[n++].size;
@@ -338,7 +293,7 @@ file_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLi
 		}
 	}
 	if (n > start)
-		advance.end = position_make(n);
+		advance.end = source_position_of(n);
 	return advance;
 }
 
@@ -351,7 +306,7 @@ file_latest(SourceReader *base)
 	seen_load(reader);
 	foreach (lc, files_new(reader, false))
 		seen_add(reader, lfirst(lc));
-	return position_make(reader->nseen);
+	return source_position_of(reader->nseen);
 }
 
 static Position *
@@ -399,7 +354,7 @@ file_scan_begin(SourceScan *scan)
 		return;
 	}
 	seen_load(reader);
-	for (int64 n = position_n(scan->from); n < position_n(scan->to) && n < reader->nseen; n++)
+	for (int64 n = source_position_n(scan->from); n < source_position_n(scan->to) && n < reader->nseen; n++)
 		state->files = lappend(state->files, &reader->seen[n]);
 }
 
@@ -487,7 +442,7 @@ static void
 file_acknowledge(SourceReader *base, Position *upto)
 {
 	FileReader *reader = (FileReader *) base;
-	int64 n = position_n(upto);
+	int64 n = source_position_n(upto);
 
 	if (strcmp(((FileOptions *) base->def->options)->clean_source, "off") != 0)
 		for (int64 i = Max(reader->cleaned_upto, n - 10000); i < n && i < reader->nseen; i++)
@@ -509,8 +464,8 @@ file_close(SourceReader *reader)
 const SourceOps file_source = {
 	.kind = "file",
 	.server = "stream_file",
-	.check_option = file_check_option,
-	.option_names = file_option_names,
+	.options = file_option_defs,
+	.options_size = sizeof(FileOptions),
 	.parse = file_parse,
 	.open = file_open,
 	.initial = file_initial,

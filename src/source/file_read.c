@@ -70,20 +70,12 @@ file_read_open(SourceScan *scan)
 	return read;
 }
 
-static TimestampUnit
-timestamp_unit(const char *name)
-{
-	if (name == NULL)
-		return TIMESTAMP_UNIT_NONE;
-	return strcmp(name, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
-}
-
 static Decoder *
 decoder_open(SourceDef *def, const char *format, Bitmapset *needed)
 {
 	FileOptions *options = def->options;
 	const DecoderOps *ops = format_lookup(format);
-	DecoderConfig config = {.desc = def->desc, .needed = needed, .timestamp_unit = timestamp_unit(options->timestamp_unit),
+	DecoderConfig config = {.desc = def->desc, .needed = needed, .timestamp_unit = timestamp_unit_named(options->timestamp_unit),
 							.null_on_error = def->on_bad_row == BAD_ROW_NULL, .delimiter = options->delimiter ? options->delimiter[0] : 0, .null_text = options->null_text};
 
 	if (ops == NULL)

@@ -82,16 +82,6 @@ kafka_decode_is_metadata(SourceDef *def, AttrNumber attno)
 	return metadata_find(def, attno) >= 0;
 }
 
-static TimestampUnit
-timestamp_unit(const char *name)
-{
-	if (!name)
-		return TIMESTAMP_UNIT_NONE;
-	if (strcmp(name, "s") == 0)
-		return TIMESTAMP_UNIT_S;
-	return strcmp(name, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
-}
-
 static List *
 schema_lookup(void *arg, uint32 id, DecodeError *error)
 {
@@ -118,7 +108,7 @@ decoder_open(SourceDef *def, KafkaOptions *options, Bitmapset *needed)
 	config->desc = def->desc;
 	config->paths = palloc0(sizeof(char *) * Max(def->desc->natts, 1));
 	config->needed = needed;
-	config->timestamp_unit = timestamp_unit(options->timestamp_unit);
+	config->timestamp_unit = timestamp_unit_named(options->timestamp_unit);
 	config->delimiter = options->delimiter;
 	config->null_text = options->null_text;
 	config->message = true;

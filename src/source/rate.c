@@ -29,20 +29,6 @@ static const OptionDef rate_option_defs[] = {
 	{"ramp_up", OPTION_INTERVAL, offsetof(RateOptions, ramp_up), 0, PG_INT64_MAX, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
 
-static bool
-rate_check_option(const char *name, const char *value, Oid catalog)
-{
-	RateOptions ignored;
-
-	return catalog == ForeignTableRelationId && options_parse_text(rate_option_defs, name, value, &ignored, "rate source");
-}
-
-static const char *
-rate_option_names(Oid catalog)
-{
-	return catalog == ForeignTableRelationId ? options_names(rate_option_defs) : "";
-}
-
 static char *
 rate_prepare(const char *name, List *options, const char *columns)
 {
@@ -56,16 +42,9 @@ static void
 rate_parse(SourceDef *def)
 {
 	RateOptions *options = palloc0(sizeof(RateOptions));
-	ListCell *lc;
 
 	options->rows_per_second = 1;
-	foreach (lc, def->table_options)
-	{
-		DefElem *elem = lfirst_node(DefElem, lc);
-
-		options_parse_text(rate_option_defs, elem->defname, defGetString(elem), options, psprintf("source %s", def->name));
-	}
-	def->options = options;
+	source_parse_options(def, options, NULL, NULL);
 	if (def->desc->natts != 2 || TupleDescAttr(def->desc, 0)->atttypid != TIMESTAMPTZOID || TupleDescAttr(def->desc, 1)->atttypid != INT8OID)
 		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("columns of rate source %s must be ts timestamptz and value bigint", def->name)));
 }
@@ -238,8 +217,8 @@ rate_close(SourceReader *reader)
 const SourceOps rate_source = {
 	.kind = "rate",
 	.server = "stream_rate",
-	.check_option = rate_check_option,
-	.option_names = rate_option_names,
+	.options = rate_option_defs,
+	.options_size = sizeof(RateOptions),
 	.prepare = rate_prepare,
 	.parse = rate_parse,
 	.open = rate_open,

@@ -43,40 +43,14 @@ static const OptionDef socket_option_defs[] = {
 	{"port", OPTION_INT64, offsetof(SocketOptions, port), 1, 65535, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
 
-static bool
-socket_check_option(const char *name, const char *value, Oid catalog)
-{
-	SocketOptions ignored;
-
-	return catalog == ForeignTableRelationId && options_parse_text(socket_option_defs, name, value, &ignored, "socket source");
-}
-
-static const char *
-socket_option_names(Oid catalog)
-{
-	return catalog == ForeignTableRelationId ? options_names(socket_option_defs) : "";
-}
-
 static void
 socket_parse(SourceDef *def)
 {
 	SocketOptions *options = palloc0(sizeof(SocketOptions));
-	ListCell *lc;
 
 	options->host = "127.0.0.1";
 	options->format = "text";
-	foreach (lc, def->table_options)
-	{
-		DefElem *elem = lfirst_node(DefElem, lc);
-
-		if (strcmp(elem->defname, "format") == 0)
-			options->format = defGetString(elem);
-		else if (strcmp(elem->defname, "timestamp_unit") == 0)
-			options->timestamp_unit = defGetString(elem);
-		else
-			options_parse_text(socket_option_defs, elem->defname, defGetString(elem), options, psprintf("source %s", def->name));
-	}
-	def->options = options;
+	source_parse_options(def, options, &options->format, &options->timestamp_unit);
 	if (options->port == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("source %s needs option \"port\"", def->name)));
 }
@@ -174,25 +148,6 @@ socket_receive(SocketReader *reader)
 
 /* ---- positions ---- */
 
-static int64
-position_n(Position *position)
-{
-	char *text = position ? jsonb_get_text(position, "n") : NULL;
-
-	return text ? pg_strtoint64(text) : 0;
-}
-
-static Position *
-position_make(int64 n)
-{
-	JsonBuild b = {NULL, NULL};
-
-	json_object_begin(&b, NULL);
-	json_add_int(&b, "n", n);
-	json_object_end(&b);
-	return json_result(&b);
-}
-
 static Position *
 socket_initial(SourceReader *reader)
 {
@@ -209,7 +164,7 @@ static Position *
 socket_latest(SourceReader *base)
 {
 	socket_receive((SocketReader *) base);
-	return position_make(lines_end((SocketReader *) base));
+	return source_position_of(lines_end((SocketReader *) base));
 }
 
 static SourceAdvance
@@ -217,14 +172,14 @@ socket_advance(SourceReader *base, Position *from, Position *ceiling, const Read
 {
 	SocketReader *reader = (SocketReader *) base;
 	SourceAdvance advance = {NULL, -1, -1, false, NULL};
-	int64 start = position_n(from), end;
+	int64 start = source_position_n(from), end;
 
 	socket_receive(reader);
 	if (reader->lines == NIL)
 		reader->first = Max(reader->first, start); /* a new connection goes on counting where the log is */
 	end = lines_end(reader);
 	if (ceiling)
-		end = Min(end, position_n(ceiling));
+		end = Min(end, source_position_n(ceiling));
 	advance.rows_waiting = Max(end - start, 0);
 	if (limit->max_rows > 0 && end - start > limit->max_rows)
 	{
@@ -233,7 +188,7 @@ socket_advance(SourceReader *base, Position *from, Position *ceiling, const Read
 	}
 	advance.rows = Max(end - start, 0);
 	if (end > start)
-		advance.end = position_make(end);
+		advance.end = source_position_of(end);
 	return advance;
 }
 
@@ -270,7 +225,7 @@ socket_scan_rewind(SourceScan *scan)
 	SocketScan *state = scan->state;
 	SocketReader *reader = (SocketReader *) scan->reader;
 
-	state->next = position_n(scan->from);
+	state->next = source_position_n(scan->from);
 	if (state->next < reader->first)
 	{
 		ereport(WARNING, (errcode(ERRCODE_DATA_EXCEPTION),
@@ -286,11 +241,9 @@ decoder_open(SourceScan *scan)
 	SourceDef *def = scan->reader->def;
 	SocketOptions *options = def->options;
 	const DecoderOps *format = format_lookup(options->format);
-	const char *unit = options->timestamp_unit;
-	DecoderConfig config = {.desc = def->desc, .paths = def->paths, .needed = scan->needed, .null_on_error = def->on_bad_row == BAD_ROW_NULL};
+	DecoderConfig config = {.desc = def->desc, .paths = def->paths, .needed = scan->needed, .timestamp_unit = timestamp_unit_named(options->timestamp_unit),
+							.null_on_error = def->on_bad_row == BAD_ROW_NULL};
 
-	if (unit)
-		config.timestamp_unit = strcmp(unit, "s") == 0 ? TIMESTAMP_UNIT_S : strcmp(unit, "ms") == 0 ? TIMESTAMP_UNIT_MS : TIMESTAMP_UNIT_US;
 	return format->open(&config);
 }
 
@@ -303,7 +256,7 @@ socket_scan_begin(SourceScan *scan)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("socket source %s can only be read by a streaming query", scan->reader->def->name)));
 	state->decoder = decoder_open(scan);
-	state->end = position_n(scan->to);
+	state->end = source_position_n(scan->to);
 	scan->state = state;
 	socket_scan_rewind(scan);
 }
@@ -359,7 +312,7 @@ static void
 socket_acknowledge(SourceReader *base, Position *upto)
 {
 	SocketReader *reader = (SocketReader *) base;
-	int64 n = position_n(upto);
+	int64 n = source_position_n(upto);
 
 	while (reader->lines != NIL && reader->first < n)
 	{
@@ -394,8 +347,8 @@ const SourceOps socket_source = {
 	.kind = "socket",
 	.server = "stream_socket",
 	.forgets = true,
-	.check_option = socket_check_option,
-	.option_names = socket_option_names,
+	.options = socket_option_defs,
+	.options_size = sizeof(SocketOptions),
 	.prepare = socket_prepare,
 	.parse = socket_parse,
 	.open = socket_open,

@@ -13,6 +13,7 @@
 #include "metadata/dead_letter.h"
 #include "miscadmin.h"
 #include "util/operation.h"
+#include "util/json_build.h"
 #include "util/options.h"
 #include "util/user_mapping.h"
 #include "utils/builtins.h"
@@ -81,6 +82,45 @@ option_value(List *options, const char *name)
 			return defGetString(def);
 	}
 	return NULL;
+}
+
+void
+source_parse_options(SourceDef *def, void *target, char **format, char **timestamp_unit)
+{
+	char *owner = psprintf("source %s", def->name);
+	ListCell *lc;
+
+	foreach (lc, def->table_options)
+	{
+		DefElem *elem = lfirst_node(DefElem, lc);
+
+		if (format && strcmp(elem->defname, "format") == 0)
+			*format = defGetString(elem);
+		else if (timestamp_unit && strcmp(elem->defname, "timestamp_unit") == 0)
+			*timestamp_unit = defGetString(elem);
+		else
+			(void) options_parse_text(def->ops->options, elem->defname, defGetString(elem), target, owner);
+	}
+	def->options = target;
+}
+
+int64
+source_position_n(Position *position)
+{
+	char *text = position ? jsonb_get_text(position, "n") : NULL;
+
+	return text ? pg_strtoint64(text) : 0;
+}
+
+Position *
+source_position_of(int64 n)
+{
+	JsonBuild b = {NULL, NULL};
+
+	json_object_begin(&b, NULL);
+	json_add_int(&b, "n", n);
+	json_object_end(&b);
+	return json_result(&b);
 }
 
 static void

@@ -16,6 +16,7 @@
 #include "metadata/batch_info.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
+#include "util/options.h"
 #include "utils/jsonb.h"
 
 typedef Jsonb Position;
@@ -136,8 +137,10 @@ struct SourceOps
 	bool forgets; /* what has been acknowledged cannot be read again: no stream.rewind_query */
 	/*
 	 * Is this option valid at that place (ForeignTableRelationId, ForeignServerRelationId, UserMappingRelationId, AttributeRelationId)?
-	 * Checks the value as well (ereport). Options common to all kinds are handled before.
+	 * Checks the value as well (ereport). Options common to all kinds are handled before. NULL: what `options` says.
 	 */
+	const OptionDef *options; /* of the foreign table; read by source_parse_options into a struct of that size */
+	Size options_size;
 	bool (*check_option)(const char *name, const char *value, Oid catalog);
 	const char *(*option_names)(Oid catalog); /* for the error that lists the valid ones */
 	/*
@@ -188,6 +191,16 @@ extern const SourceOps *source_lookup_server(const char *wrapper); /* by foreign
 extern char *source_kinds(void);
 extern bool source_is_stream(Oid relid);						   /* a foreign table of one of our wrappers? */
 extern SourceDef *source_load(Oid relid);						   /* from the catalog, in CurrentMemoryContext; user mapping of the current user */
+
+/*
+ * A struct by ops->options, what they do not say left as `target` is. format and timestamp_unit: where those two common options go; NULL: the source does
+ * not decode.
+ */
+extern void source_parse_options(SourceDef *def, void *target, char **format, char **timestamp_unit);
+
+/* Positions that are a number: {"n": 12}; 0 for none. */
+extern int64 source_position_n(Position *position);
+extern Position *source_position_of(int64 n);
 
 /*
  * A row of the source that cannot be read. By def->on_bad_row: dead letter, error, counted, … Outside a streaming query: 'fail' raises,

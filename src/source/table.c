@@ -33,20 +33,6 @@ static const OptionDef option_defs[] = {{"table", OPTION_TEXT, offsetof(TableOpt
 										{"strict_append", OPTION_BOOL, offsetof(TableOptions, strict_append), 0, 0, NULL},
 										{NULL, 0, 0, 0, 0, NULL}};
 
-static bool
-table_check_option(const char *name, const char *value, Oid catalog)
-{
-	TableOptions ignored;
-
-	return catalog == ForeignTableRelationId && options_parse_text(option_defs, name, value, &ignored, "table source");
-}
-
-static const char *
-table_option_names(Oid catalog)
-{
-	return catalog == ForeignTableRelationId ? options_names(option_defs) : "";
-}
-
 /* The columns of the base table, without the stamps. */
 char *
 table_columns(Oid relid)
@@ -136,16 +122,12 @@ static void
 table_parse(SourceDef *def)
 {
 	TableOptions *options = palloc0(sizeof(TableOptions));
-	char *strict = table_options_get(def->table_options, "strict_append");
 
+	source_parse_options(def, options, NULL, NULL);
 	options->relid = table_of_def(def);
-	options->table = table_options_get(def->table_options, "table");
-	if (strict)
-		(void) parse_bool(strict, &options->strict_append);
 	for (int i = 0; i < def->desc->natts; i++)
 		if (!TupleDescAttr(def->desc, i)->attisdropped)
 			table_check_column(def, options->relid, TupleDescAttr(def->desc, i));
-	def->options = options;
 }
 
 /* ---- open ---- */
@@ -384,8 +366,8 @@ table_base_relation(SourceDef *def)
 const SourceOps table_source = {
 	.kind = "table",
 	.server = "stream_table",
-	.check_option = table_check_option,
-	.option_names = table_option_names,
+	.options = option_defs,
+	.options_size = sizeof(TableOptions),
 	.prepare = table_prepare,
 	.parse = table_parse,
 	.open = table_source_open,
