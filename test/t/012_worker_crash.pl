@@ -43,11 +43,16 @@ $node->safe_psql('postgres', 'DELETE FROM q_out WHERE v > 1000');
 SKIP:
 {
 	my ($rc) = $node->psql('postgres', "SHOW stream_ext.failpoints");
-	skip 'needs a build with crash points', 3 if $rc != 0;
+	skip 'needs a build with crash points', 6 if $rc != 0;
 	$node->safe_psql('postgres', "ALTER ROLE postgres SET stream_ext.failpoints = 'executed:1:kill9'; SELECT stream.stop_query('q')");
 	$node->safe_psql('postgres', "INSERT INTO input_t VALUES (4); SELECT stream.start_query('q')");
 	ok(wait_for_sql($node, 'SELECT failures >= 3 FROM stream.queries', 't', 60), 'crashes are counted');
 	ok(wait_for_sql($node, "SELECT error ~ 'ended without a report' FROM stream.queries", 't', 60), 'and named');
+	my $waits = "SELECT bool_and(wait >= interval '700 ms') FROM (SELECT started_at - lag(ended_at) OVER (ORDER BY attempt) AS wait, row_number() OVER (ORDER BY attempt DESC) AS n
+		FROM stream.attempts WHERE query = 'q') a WHERE n = 1";
+	ok(wait_for_sql($node, "SELECT count(*) >= 2 FROM stream.attempts WHERE query = 'q' AND outcome = 'lost' AND sqlstate = '57P02'", 't', 60),
+		'as lost attempts');
+	ok(wait_for_sql($node, $waits, 't', 60), 'and the server gets a second to work in between');
 	ok(wait_for(sub { my ($rc) = $node->psql('postgres', 'ALTER ROLE postgres RESET stream_ext.failpoints'); $rc == 0 }), 'crash point removed');
 	ok(wait_for_sql($node, 'SELECT count(*), sum(v) FROM q_out', '4|10', 60), 'nothing lost, nothing twice');
 }

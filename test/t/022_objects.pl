@@ -113,6 +113,28 @@ value('DROP TRIGGER die ON q_out');
 $sum += 300;
 goes_on('trigger dropped', $sum);
 
+# ---- what passes by itself is retried for ever, whatever max_retries says; everything else is not
+my %class = ('53100' => 1, '53200' => 1, '53300' => 1, '40001' => 1, '40P01' => 1, '55P03' => 1, '57014' => 1, '58030' => 1, '08006' => 1, '57P01' => 1,
+	'22003' => 0, '23505' => 0, '42501' => 0, 'P0001' => 0, 'XX000' => 0, '54000' => 0);
+value('CREATE TABLE trouble (state text); INSERT INTO trouble VALUES (NULL)');
+value(q{CREATE FUNCTION troubled(v int) RETURNS int LANGUAGE plpgsql AS $f$ DECLARE s text := (SELECT state FROM trouble);
+	BEGIN IF s IS NOT NULL THEN RAISE EXCEPTION USING ERRCODE = s, MESSAGE = 'trouble ' || s; END IF; RETURN v; END $f$});
+create_query($node, 'troubled', 'SELECT troubled(v) AS v FROM input', q{options => '{"max_retries": 0}'});
+ok(status_is($node, 'troubled', 'running'), 'running');
+my $n = 2000;
+for my $state (sort keys %class)
+{
+	value("UPDATE trouble SET state = '$state'");
+	value('INSERT INTO input_t VALUES (' . $n++ . ')');
+	my $expected = $class{$state} ? "restarting|t|$state" : "failed|f|$state";
+	ok(wait_for_sql($node, "SELECT status, failures > 1, sqlstate FROM stream.queries WHERE name = 'troubled'", $expected), "$state: " . ($class{$state} ? 'tried again and again' : 'final'));
+	value('UPDATE trouble SET state = NULL');
+	value("SELECT stream.start_query('troubled')");
+	value("CALL stream.process_all_available('troubled')");
+}
+is(value('SELECT count(*), count(DISTINCT v) FROM troubled_out WHERE v >= 2000'), scalar(keys %class) . '|' . scalar(keys %class), 'and each row came once');
+value("SELECT stream.drop_query('troubled'); DELETE FROM q_out WHERE v >= 2000");
+
 # ---- the disk is full: a file that takes nothing, first the target's, then the state's
 sub full_disk
 {
