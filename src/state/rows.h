@@ -31,7 +31,8 @@ typedef struct StateRow
 
 typedef struct StateRows StateRows;
 
-/* ---- the table of a query ---- */
+/* ---- rows_table.c: the table of a query ---- */
+extern char *rows_relation_name(int64 query_id);
 extern Oid rows_relation(int64 query_id); /* InvalidOid: there is none, state is the memory provider's */
 extern void rows_create(int64 query_id);
 extern void rows_drop(int64 query_id); /* with what else there is of its states */
