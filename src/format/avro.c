@@ -10,6 +10,7 @@
 #include "format/avro_json.h"
 #include "format/encoded.h"
 #include "format/json_column.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/json.h"
@@ -117,6 +118,8 @@ schemas_open(AvroDecoder *self, const DecoderConfig *config)
 
 	if (config->avro)
 		self->source = *config->avro;
+	if (self->source.schema)
+		self->source.schema = pg_server_to_any(self->source.schema, strlen(self->source.schema), PG_UTF8);
 	if (self->source.lookup)
 		self->schemas = hash_create("stream_ext Avro schemas", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	else if (self->source.schema == NULL)

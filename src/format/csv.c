@@ -6,6 +6,7 @@
 
 #include "format/column.h"
 #include "format/utf8.h"
+#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
 typedef struct CsvDecoder
@@ -18,6 +19,7 @@ typedef struct CsvDecoder
 	size_t null_length;
 	int ncolumns;
 	Column *columns;
+	const char **names; /* of the columns, in UTF-8 as a header has them */
 	const char *header_fault; /* NULL: none */
 	int nfields; /* of a record */
 	int *column_of_field; /* index into columns, -1: nobody wants the field */
@@ -50,12 +52,18 @@ csv_open(const DecoderConfig *config)
 	self->delimiter = config->delimiter ? config->delimiter : ',';
 	self->null_on_error = config->null_on_error;
 	self->message = config->message;
-	self->null_text = config->null_text ? pstrdup(config->null_text) : "";
+	self->null_text = config->null_text ? pg_server_to_any(config->null_text, strlen(config->null_text), PG_UTF8) : "";
 	self->null_length = strlen(self->null_text);
 	self->columns = palloc0(sizeof(Column) * Max(config->desc->natts, 1));
+	self->names = palloc0(sizeof(char *) * Max(config->desc->natts, 1));
 	for (int i = 0; i < config->desc->natts; i++)
 		if (config->paths[i] != NULL && !TupleDescAttr(config->desc, i)->attisdropped)
-			column_init(&self->columns[self->ncolumns++], config, i);
+		{
+			Column *column = &self->columns[self->ncolumns];
+
+			column_init(column, config, i);
+			self->names[self->ncolumns++] = pg_server_to_any(column->name, strlen(column->name), PG_UTF8);
+		}
 	if (self->ncolumns == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("format \"csv\" needs a column to fill"),
 						errhint("Declare the columns of the records, besides the source's metadata columns.")));
@@ -91,7 +99,7 @@ static int
 column_named(CsvDecoder *self, const CsvField *field)
 {
 	for (int i = 0; i < self->ncolumns; i++)
-		if (strlen(self->columns[i].name) == field->length && memcmp(self->columns[i].name, field->at, field->length) == 0)
+		if (strlen(self->names[i]) == field->length && memcmp(self->names[i], field->at, field->length) == 0)
 			return i;
 	return -1;
 }

@@ -31,8 +31,8 @@ typedef struct DecodeError
 /* Where format avro has its schemas from: one for all messages, or by the id in each message's frame. */
 typedef struct AvroSource
 {
-	const char *schema; /* JSON */
-	/* Texts of the schema, the last, and of those it refers to. NIL: there is none, *error says why. What is no fault of the message is an ereport. */
+	const char *schema; /* JSON, in the database's encoding */
+	/* Texts of the schema (UTF-8), the last, and of those it refers to. NIL: there is none, *error says why. What is no fault of the message is an ereport. */
 	List *(*lookup)(void *arg, uint32 id, DecodeError *error);
 	void *arg;
 } AvroSource;

@@ -205,8 +205,12 @@ registry_ask(Registry *registry, const char *path)
 	if (status != 200)
 		ereport(ERROR, errcode(ERRCODE_CONNECTION_FAILURE), errmsg("schema registry does not answer as it should: %s", url),
 				errdetail("Its status is %ld.", status));
+	/* What is not ASCII stands in comments only; another encoding may have no place for it. */
+	for (char *c = text; GetDatabaseEncoding() != PG_UTF8 && *c; c++)
+		if (IS_HIGHBIT_SET(*c))
+			*c = '?';
 	error_context_stack = &callback;
-	answer = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(pg_any_to_server(text, strlen(text), PG_UTF8))));
+	answer = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
 	error_context_stack = callback.previous;
 	return answer;
 }

@@ -23,6 +23,16 @@ SELECT decode_bytes('named', 'json', convert_to('{"é":7}', 'UTF8'));
 CREATE TABLE line (body text);
 SELECT doc, decode_bytes('line', 'text', doc) FROM unnest(ARRAY['\xc3a9', '\xe4b8ad', '\xe9']::bytea[]) AS doc;
 
+-- The other formats.
+CREATE TABLE pair (w text, é text);
+SELECT doc, decode_bytes('pair', 'csv', doc) FROM unnest(ARRAY['\xc3a92c22c3a922', '\x782ce4b8ad', '\xe92c78']::bytea[]) AS doc;
+SELECT decode_set('null', 'é'), decode_bytes('pair', 'csv', '\xc3a92c22c3a922'), decode_set('null', NULL);
+SELECT doc, regexp_replace(decode_bytes('word', 'debezium', convert_to(doc, 'UTF8')), '(22P05 column "j"): .*', '\1') AS row
+FROM unnest(ARRAY['{"op":"c","after":{"w":"é","j":"{\"é\": 1}","a":["é"]}}', '{"op":"c","after":{"w":"\u4e2d"}}', '{"op":"c","after":{"j":"{\"x\": \"\\u4e2d\"}"}}']) AS doc;
+SELECT decode_bytes('pair', 'debezium', convert_to('{"schema":{"fields":[{"field":"after","fields":[{"field":"é","type":"int32","name":"io.debezium.time.Date","doc":"é"}]}]},"payload":{"op":"c","after":{"é":1}}}', 'UTF8'));
+SELECT decode_set('schema', '{"type":"record","name":"r","doc":"é","fields":[{"name":"w","type":"string"},{"name":"j","type":{"type":"map","values":"string"}}]}');
+SELECT doc, regexp_replace(decode_bytes('word', 'avro', doc), '(22P05 column "j"): .*', '\1') AS row FROM unnest(ARRAY['\x04c3a90204c3a904c3a900', '\x06e4b8ad00', '\x0002027806e4b8ad00', '\x02e900']::bytea[]) AS doc;
+
 \c decode_ascii
 \set ECHO none
 \i :functions

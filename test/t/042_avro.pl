@@ -161,6 +161,32 @@ drain('locked');
 is_sql('SELECT id FROM locked_out', '1', 'the right ones');
 unlike(slurp_file($node->logfile), qr/Basic|answer.*s3cret/, 'the log does not hold them');
 
+# TLS: a certificate that is trusted by option, and not otherwise.
+SKIP:
+{
+	skip 'no openssl here', 2 unless `openssl version 2>&1` =~ /^OpenSSL/;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	mkdir "$dir/schemas" or die;
+	mkdir "$dir/schemas/ids" or die;
+	append_to_file("$dir/schemas/ids/50", '{"schema":"\"int\""}');
+	system("cd '$dir' && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null") == 0 or die;
+	my $pid = open(my $tls, '-|', "cd '$dir' && exec openssl s_server -accept 127.0.0.1:0 -cert cert.pem -key key.pem -WWW 2>&1") or die;
+	my $port;
+	while (my $line = <$tls>) { last if ($port) = $line =~ /ACCEPT .*:(\d+)/; }
+	my $pem = slurp_file("$dir/cert.pem");
+	$broker->ask('create secret 1');
+	put('secret', framed(50, n(8)));
+	$node->safe_psql('postgres', qq(CREATE SERVER tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$server', "schema.registry.url" 'https://127.0.0.1:$port');
+		SELECT stream.create_source('secret', 'kafka', 'id int', '{"server": "tls", "topic": "secret", "starting_offsets": "earliest", "format": "avro"}')));
+	query('secret', 'SELECT * FROM secret');
+	fails('secret', qr{ERROR:  08006: schema registry does not answer: https://.*certificate}s, 'a certificate nobody trusts');
+	$node->safe_psql('postgres', qq(ALTER SERVER tls OPTIONS (ADD "schema.registry.ca.pem" '$pem')));
+	drain('secret');
+	is_sql('SELECT id FROM secret_out', '8', 'one that is trusted');
+	kill 'KILL', $pid;
+	close($tls);
+}
+
 # A server with a registry serves sinks and sources of other formats as well.
 $broker->ask('create out 1');
 $node->safe_psql('postgres', q(SELECT stream.create_query('out', 'SELECT id AS value FROM locked', stream.to_kafka('out', '{"server": "k"}'), start => false)));
