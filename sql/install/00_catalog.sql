@@ -1,6 +1,21 @@
 /* stream_ext: installed by CREATE EXTENSION stream_ext */
 \echo Use "CREATE EXTENSION stream_ext" to load this file. \quit
 
+/* Whoever owns the schema, or has put something there before, could take the place of what the extension calls. */
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+               WHERE n.nspname OPERATOR(pg_catalog.=) 'stream'::pg_catalog.name AND NOT r.rolsuper)
+       OR EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace::pg_catalog.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace::pg_catalog.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace::pg_catalog.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) 'stream'::pg_catalog.regnamespace::pg_catalog.oid)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', MESSAGE = 'schema "stream" is there already, and is not the extension''s own',
+            DETAIL = 'Its owner is no superuser, or it holds objects.', HINT = 'Drop or rename the schema first.';
+    END IF;
+END $$;
+
 /*
  * The catalog: what users said, what each batch was told, that it is done, how it went, and the state.
  * All tables are insert-mostly and written by C table access; users read the views of 90_view.sql.

@@ -358,11 +358,12 @@ ddl(const char *format, const char *table)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not prepare table %s", table)));
 }
 
+/* stream_seq's default goes with the extension, and the table must take rows without it: no NOT NULL. */
 static void
 add_columns(const char *table)
 {
 	ddl("ALTER TABLE %s ADD COLUMN " STAMP_XID " pg_catalog.xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),"
-		" ADD COLUMN " STAMP_SEQ " pg_catalog.int8 NOT NULL DEFAULT stream.next_arrival()",
+		" ADD COLUMN " STAMP_SEQ " pg_catalog.int8 DEFAULT stream.next_arrival()",
 		table);
 	ddl("CREATE INDEX ON %s (" STAMP_XID ", " STAMP_SEQ ")", table);
 }
