@@ -13,6 +13,7 @@
 #include "util/compat.h"
 #include "util/heap.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 
 /* ---- the table of a query ---- */
