@@ -482,9 +482,9 @@ memory_fold_begun(MemoryStore *store)
 bool
 memory_fold_ended(MemoryStore *store, int64 last_batch)
 {
-	bool folded = store->folding > 0 && snapshot_newest(&store->live.id, last_batch) == last_batch;
+	bool folded = snapshot_newest(&store->live.id, last_batch) == last_batch;
 
-	if (folded)
+	if (folded && store->folding > 0)
 	{
 		store->changed_bytes -= store->folding;
 		store->last_bytes = Min(store->last_bytes, store->changed_bytes);

@@ -1,7 +1,7 @@
 /*
  * housekeeper.c: a process that folds and purges one query's state while its worker goes on with batches.
  * Worker: work due and big? → dynamic worker as the query's owner → one transaction over the tables → gone; the worker looks after its next batch.
- * It runs no code of anybody's: bytes are copied, no type is looked at. Where no process is free the worker does the work itself.
+ * It runs no code of anybody's: bytes are copied, no type is looked at. Where no process is free, or one has failed, the worker does the work itself.
  */
 #include "worker/housekeeper.h"
 
@@ -33,7 +33,8 @@ StaticAssertDecl(sizeof(HousekeeperLaunch) <= BGW_EXTRALEN, "HousekeeperLaunch m
 
 static BackgroundWorkerHandle *running = NULL;
 static Housekeeping running_work;
-static int64 not_before = 0; /* monotonic: after one that did not do its work */
+static bool failed = false; /* the last one did not do its work, whatever kept it from it: the next time the worker does, and may say why */
+static int64 not_before = 0; /* monotonic */
 
 static bool
 launch(const Housekeeping *work, Oid owner)
@@ -73,7 +74,8 @@ collect(QueryRuntime *rt)
 		return false;
 	pfree(running);
 	running = NULL;
-	not_before = housekeeping_ended(rt, &running_work) ? 0 : clock_monotonic_us() + REST_US;
+	failed = !housekeeping_ended(rt, &running_work);
+	not_before = failed ? clock_monotonic_us() + REST_US : 0;
 	return true;
 }
 
@@ -84,9 +86,10 @@ housekeeper_look(QueryRuntime *rt, Oid owner)
 
 	if (!collect(rt) || clock_monotonic_us() < not_before || !housekeeping_due(rt, &work))
 		return;
-	if (!work.big || !launch(&work, owner))
+	if (failed || !work.big || !launch(&work, owner))
 	{
 		batch_housekeeping(rt);
+		failed = false;
 		return;
 	}
 	running_work = work;
