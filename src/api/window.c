@@ -17,9 +17,6 @@
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
 
-/* Midnight of 1970-01-01 in microseconds since 2000-01-01: where windows start counting. */
-#define UNIX_EPOCH (-(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
 PG_FUNCTION_INFO_V1(stream_tumble);
 PG_FUNCTION_INFO_V1(stream_tumble_origin);
 PG_FUNCTION_INFO_V1(stream_tumble_ts);
@@ -34,51 +31,6 @@ PG_FUNCTION_INFO_V1(stream_current_watermark);
 PG_FUNCTION_INFO_V1(stream_batch_id);
 PG_FUNCTION_INFO_V1(stream_batch_time);
 
-/* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
-static bool
-distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
-{
-	if (pg_sub_s64_overflow(at % size, origin % size, rest))
-		return false;
-	if (*rest < 0)
-		*rest += size;
-	if (*rest < 0)
-		*rest += size;
-	if (*rest >= size)
-		*rest -= size;
-	return true;
-}
-
-/* False if no window covers the instant: it is infinite, or a bound would be out of range. NULL then, as without a time: one such row must not stop a query. */
-static bool
-window_find(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
-{
-	int64 behind;
-
-	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, origin, &behind) &&
-		!pg_sub_s64_overflow(at, behind, start) && !pg_add_s64_overflow(*start, size, end) &&
-		IS_VALID_TIMESTAMP(*start) && IS_VALID_TIMESTAMP(*end);
-}
-
-/* Rows come in bunches, and ask twice: for their window and for its end. The window found last is remembered. */
-static bool
-window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
-{
-	static int64 last_size = 0, last_origin, last_start, last_end;
-
-	if (size != last_size || origin != last_origin || at < last_start || at >= last_end)
-	{
-		last_size = 0;
-		if (!window_find(at, size, origin, &last_start, &last_end))
-			return false;
-		last_size = size;
-		last_origin = origin;
-	}
-	*start = last_start;
-	*end = last_end;
-	return true;
-}
-
 static Datum
 tumble(FunctionCallInfo fcinfo, Oid type, int64 origin)
 {
@@ -92,7 +44,7 @@ tumble(FunctionCallInfo fcinfo, Oid type, int64 origin)
 Datum
 stream_tumble(PG_FUNCTION_ARGS)
 {
-	return tumble(fcinfo, TSTZRANGEOID, UNIX_EPOCH);
+	return tumble(fcinfo, TSTZRANGEOID, WINDOW_EPOCH);
 }
 
 Datum
@@ -104,7 +56,7 @@ stream_tumble_origin(PG_FUNCTION_ARGS)
 Datum
 stream_tumble_ts(PG_FUNCTION_ARGS)
 {
-	return tumble(fcinfo, TSRANGEOID, UNIX_EPOCH);
+	return tumble(fcinfo, TSRANGEOID, WINDOW_EPOCH);
 }
 
 Datum
@@ -120,7 +72,7 @@ stream_window_end(PG_FUNCTION_ARGS)
 	int64 start, end;
 
 	if (!window_bounds(PG_GETARG_INT64(0), window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size"),
-					   PG_NARGS() > 2 ? PG_GETARG_INT64(2) : UNIX_EPOCH, &start, &end))
+					   PG_NARGS() > 2 ? PG_GETARG_INT64(2) : WINDOW_EPOCH, &start, &end))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(end);
 }
@@ -135,7 +87,7 @@ typedef struct HopState
 static bool
 hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 {
-	int64 at = PG_GETARG_INT64(0), origin = PG_NARGS() > 3 ? PG_GETARG_INT64(3) : UNIX_EPOCH, behind, older, end;
+	int64 origin = PG_NARGS() > 3 ? PG_GETARG_INT64(3) : WINDOW_EPOCH;
 
 	hop->size = window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size");
 	hop->slide = window_fixed_length(PG_GETARG_INTERVAL_P(2), "window slide");
@@ -143,13 +95,7 @@ hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
 						errdetail("Rows between two windows would be lost."),
 						errhint("Use stream.tumble, or filter the rows in a WHERE clause.")));
-	if (!window_bounds(at, hop->slide, origin, &hop->last, &end))
-		return false;
-	behind = at - hop->last;
-	/* windows that start older slides before the last one still cover the row while older * slide + behind < size */
-	older = (hop->size - behind - 1) / hop->slide;
-	return !pg_sub_s64_overflow(hop->last, older * hop->slide, &hop->start) && IS_VALID_TIMESTAMP(hop->start) &&
-		!pg_add_s64_overflow(hop->last, hop->size, &end) && IS_VALID_TIMESTAMP(end);
+	return window_hops(PG_GETARG_INT64(0), hop->size, hop->slide, origin, &hop->start, &hop->last);
 }
 
 /* Every window that covers the row, oldest first. */
@@ -247,7 +193,7 @@ stream_tumble_local(PG_FUNCTION_ARGS)
 	if (length % USECS_PER_DAY != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("local windows must last whole days"),
 						errhint("Use stream.tumble for shorter ones: instants know no time zone.")));
-	if (TIMESTAMP_NOT_FINITE(at) || !window_bounds(to_local(zone, at), length, UNIX_EPOCH, &local_start, &local_end))
+	if (TIMESTAMP_NOT_FINITE(at) || !window_bounds(to_local(zone, at), length, WINDOW_EPOCH, &local_start, &local_end))
 		PG_RETURN_NULL();
 	start = first_instant(zone, local_start);
 	end = first_instant(zone, local_end);

@@ -64,7 +64,7 @@ groups_schema(AggregateOperator *op, int64 query_id)
 						  .value_ops = &aggregate_value_ops,
 						  .operator_private = op,
 						  .nprefix = op->nprefix,
-						  .releasable = op->nprefix == 0};
+						  .releasable = !op->combines};
 
 	return schema;
 }
@@ -124,6 +124,7 @@ aggregate_init(AggregateOperator *op, const OperatorOps *ops, OperatorSpec *spec
 	op->spec = (AggregateSpec *) spec;
 	op->provider = provider;
 	op->merges = op->spec->merges;
+	op->combines = op->merges || op->spec->combines;
 	op->closes = spec->has_watermark && spec->output_mode != OUTPUT_COMPLETE;
 	op->row_context = AllocSetContextCreate(context, "stream aggregate row", ALLOCSET_DEFAULT_SIZES);
 	op->batch_context = AllocSetContextCreate(context, "stream aggregate batch", ALLOCSET_DEFAULT_SIZES);
@@ -154,6 +155,7 @@ aggregate_describe(OperatorSpec *spec)
 
 	op->spec = (AggregateSpec *) spec;
 	op->merges = op->spec->merges;
+	op->combines = op->merges || op->spec->combines;
 	op->base.context = CurrentMemoryContext;
 	op->aggstate = aggstate_create(op);
 	aggregate_prepare_calls(op);
@@ -181,7 +183,7 @@ aggregate_check(OperatorSpec *spec)
 }
 
 /* Values are read as they were saved, and written as they are now. */
-static void
+void
 aggregate_extend(Operator *base, OperatorSpec *saved, List *places)
 {
 	AggregateOperator *op = (AggregateOperator *) base;

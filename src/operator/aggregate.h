@@ -102,12 +102,13 @@ typedef struct AggregateOperator
 	ExprContext *emit_context; /* everything made while one group is emitted */
 	MemoryContext row_context;
 	bool closes; /* event time closes groups in this query */
+	bool combines; /* sessions and panes: transition values are combined, entries held until the batch ends */
 	bool merges; /* groups merge; their cells are one more than the transitions: `reach`, any number of the operator's */
 	uint64 arrival; /* of the row being received: grows over the query's life */
 	uint64 serial; /* of the batch */
 	MemoryContext batch_context;
 	int *layout, nlayout; /* of values saved with other calls: which transition each part belongs to; NULL: in order */
-	int nprefix; /* sessions: entries are found by so many leading keys, and held until the batch ends */
+	int nprefix; /* sessions: entries are found by so many leading keys */
 	TupleTableSlot *key_slot, *output_slot;
 } AggregateOperator;
 
@@ -116,6 +117,7 @@ typedef struct AggregateOperator
 extern void aggregate_init(AggregateOperator *op, const OperatorOps *ops, OperatorSpec *spec, int64 query_id, const StateProvider *provider,
 						   int64 last_batch);
 extern void aggregate_check(OperatorSpec *spec);
+extern void aggregate_extend(Operator *base, OperatorSpec *saved, List *places);
 /* The group's row; cells NULL: its key only. Lives until aggregate_group_row_done. Columns after the calls' are the caller's to fill. */
 extern TupleTableSlot *aggregate_group_row(AggregateOperator *op, MinimalTuple key, Cell *cells);
 extern void aggregate_group_row_done(AggregateOperator *op);
@@ -138,6 +140,8 @@ extern Cell *aggregate_value_create(AggregateOperator *op, MemoryContext context
 extern void aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, TupleTableSlot *slot);
 /* All of `from` into `into`; from is empty then, and still to be freed. */
 extern void aggregate_value_merge(AggregateOperator *op, Cell *into, Cell *from);
+/* All of `from`, which stays, into `into`, which lives in context. */
+extern void aggregate_value_add(AggregateOperator *op, ExprContext *context, Cell *into, Cell *from);
 extern void aggregate_value_free(AggregateOperator *op, Cell *cells);
 extern Cell *aggregate_value_reach(AggregateOperator *op, Cell *cells);
 /* The result of call i for a group, in the emission's memory. */

@@ -61,9 +61,9 @@ opaque_call_create(AggregateOperator *op, Oid function_oid, int nargs, bool seri
 
 /* Whether rows can be folded as they come, and the fold be stored. */
 static bool
-must_keep_inputs(AggregateOperator *op, Aggref *aggref, Form_pg_aggregate form, Oid transition_type)
+must_keep_inputs(bool merges, Aggref *aggref, Form_pg_aggregate form, Oid transition_type)
 {
-	if (op->merges && (aggref->aggdistinct != NIL || !OidIsValid(form->aggcombinefn)))
+	if (merges && (aggref->aggdistinct != NIL || !OidIsValid(form->aggcombinefn)))
 		return true;
 	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || form->aggfinalmodify != AGGMODIFY_READ_ONLY)
 		return true;
@@ -75,6 +75,21 @@ must_keep_inputs(AggregateOperator *op, Aggref *aggref, Form_pg_aggregate form, 
 		return true;
 	/* DISTINCT feeds sorted input: built-in aggregates that can be stored do not mind, others may. */
 	return aggref->aggdistinct != NIL && aggref->aggfnoid >= FirstNormalObjectId;
+}
+
+bool
+aggregate_combines(Aggref *aggref)
+{
+	HeapTuple aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Form_pg_aggregate form;
+	bool result;
+
+	if (!HeapTupleIsValid(aggregate))
+		return false;
+	form = (Form_pg_aggregate) GETSTRUCT(aggregate);
+	result = !must_keep_inputs(true, aggref, form, form->aggtranstype);
+	ReleaseSysCache(aggregate);
+	return result;
 }
 
 static void
@@ -189,11 +204,11 @@ transition_describe(AggregateOperator *op, Transition *transition, AggregateCall
 	transition->set = -1;
 	transition->function_oid = form->aggtransfn;
 	transition->type = resolve_aggregate_transtype(aggref->aggfnoid, form->aggtranstype, types, ntypes);
-	transition->combine_oid = op->merges ? form->aggcombinefn : InvalidOid;
+	transition->combine_oid = op->combines ? form->aggcombinefn : InvalidOid;
 	transition->serial_oid = form->aggserialfn;
 	transition->deserial_oid = form->aggdeserialfn;
 	transition->initial_text = transition->initial_null ? NULL : TextDatumGetCString(initial);
-	transition->keeps_inputs = must_keep_inputs(op, aggref, form, transition->type);
+	transition->keeps_inputs = must_keep_inputs(op->merges, aggref, form, transition->type);
 }
 
 static bool
@@ -229,7 +244,7 @@ transition_for_call(AggregateOperator *op, AggregateCall *call, HeapTuple aggreg
 	transition_prepare_value(op, transition);
 	if (transition->keeps_inputs)
 		transition_prepare_inputs(transition, call->aggref);
-	else if (op->merges)
+	else if (op->combines)
 		transition_prepare_combine(op, transition);
 	if (call->aggref->aggdistinct != NIL && !op->merges)
 	{

@@ -216,6 +216,9 @@ aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, T
 		MemoryContextReset(op->row_context);
 }
 
+static void opaque_write(AggregateOperator *op, Transition *transition, Datum value, StringInfo out);
+static Datum opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader);
+
 /* ---- merging ---- */
 
 /* A value that exists on one side only is moved. */
@@ -272,6 +275,52 @@ aggregate_value_merge(AggregateOperator *op, Cell *into, Cell *from)
 		else
 			cell_merge(op, transition, &into[i], &from[i], op->live_context->ecxt_per_tuple_memory);
 	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(op->row_context);
+}
+
+/* A value as it would be read back, in CurrentMemoryContext. */
+static void
+cell_copy(AggregateOperator *op, Transition *transition, Cell *into, Cell *from)
+{
+	*into = *from;
+	if (from->isnull)
+		return;
+	if (transition->type == INTERNALOID)
+	{
+		StringInfoData bytes;
+		ByteReader reader;
+
+		initStringInfo(&bytes);
+		opaque_write(op, transition, from->value, &bytes);
+		reader.at = bytes.data;
+		reader.end = bytes.data + bytes.len;
+		into->value = opaque_read(op, transition, &reader);
+	}
+	else
+		into->value = datumCopy(from->value, transition->by_value, transition->length);
+}
+
+void
+aggregate_value_add(AggregateOperator *op, ExprContext *context, Cell *into, Cell *from)
+{
+	MemoryContext memory = context->ecxt_per_tuple_memory, caller = CurrentMemoryContext;
+
+	op->aggstate->curaggcontext = context;
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+
+		if (transition->combine_function.fn_strict && into[i].isnull)
+		{
+			MemoryContextSwitchTo(memory);
+			cell_copy(op, transition, &into[i], &from[i]);
+			continue;
+		}
+		MemoryContextSwitchTo(op->row_context);
+		cell_merge(op, transition, &into[i], &from[i], memory);
+	}
+	op->aggstate->curaggcontext = op->live_context;
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(op->row_context);
 }

@@ -124,10 +124,31 @@ typedef struct AggregateSpec
 	Oid *collations;
 	List *calls;	/* AggregateCall */
 	bool merges;	/* groups grow together (sessions): what an aggregate cannot combine it keeps as inputs */
+	bool combines;	/* groups are combined into results (panes): every aggregate can, aggregate_combines */
 	int event_time; /* 1-based input column, timestamptz: when the row's group closes (end of its window). 0: never. NULL there: dropped, counted late */
 } AggregateSpec;
 
 extern const OperatorOps aggregate_operator;
+
+/* Can its transition values be combined, and without a look at the order of its inputs? */
+extern bool aggregate_combines(struct Aggref *aggref);
+
+/* ---- hop.c: GROUP BY stream.hop(ts, size, slide), from panes ---- */
+
+/*
+ * As an aggregate whose last key is the window, a range; in the input that column is NULL. In the state it is a pane: of the greatest length that
+ * divides windows and what lies between their starts. Windows are put together from panes when they are emitted.
+ */
+typedef struct HopSpec
+{
+	AggregateSpec aggregate;
+	int start; /* input column: the row's time, timestamp or timestamptz. NULL: dropped, counted late where windows close */
+	int64 size, slide, origin; /* microseconds; several windows cover an instant */
+} HopSpec;
+
+extern const OperatorOps hop_operator;
+/* The length of panes; what a window of that kind is put together from. */
+extern int64 hop_pane(int64 size, int64 slide);
 
 /* ---- session.c: GROUP BY stream.session(ts, gap) beside other keys ---- */
 

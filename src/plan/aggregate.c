@@ -37,6 +37,7 @@ typedef struct Cut
 	List *columns;	   /* TargetEntry: the input */
 	Lineage *lineages; /* of the keys */
 	FuncExpr *session; /* the last key, or NULL */
+	FuncExpr *hop;	   /* the last key, put together from panes, or NULL */
 	int depth;		   /* while walking: query levels below this one */
 } Cut;
 
@@ -52,7 +53,9 @@ collect_keys(Cut *cut)
 	ListCell *lc;
 
 	cut->session = session_move_last(&ordered);
-	spec = cut->spec = palloc0(cut->session ? sizeof(SessionSpec) : sizeof(AggregateSpec));
+	if (cut->session == NULL)
+		cut->hop = hop_move_last(cut->c, cut->level, &ordered, cut->calls);
+	spec = cut->spec = palloc0(cut->session ? sizeof(SessionSpec) : cut->hop ? sizeof(HopSpec) : sizeof(AggregateSpec));
 	spec->nkeys = n;
 	spec->eq_operators = palloc(n * sizeof(Oid));
 	spec->collations = palloc(n * sizeof(Oid));
@@ -134,13 +137,11 @@ compare_calls(const ListCell *a, const ListCell *b)
 }
 
 static void
-collect_calls(Cut *cut)
+order_calls(Cut *cut)
 {
 	Query *query = cut->level->query;
 	ListCell *lc;
 
-	collect_calls_walker((Node *) query->targetList, cut);
-	collect_calls_walker(query->havingQual, cut);
 	foreach (lc, cut->calls)
 	{
 		OrderedCall *ordered = lfirst(lc);
@@ -324,7 +325,8 @@ build_input_stage(Cut *cut)
 {
 	AggregateSpec *spec = cut->spec;
 	List *closing = cut_closing_keys(cut->c, cut->keys, cut->lineages);
-	bool two_levels = !cut->session && needs_two_levels(cut, closing);
+	FuncExpr *window = cut->session ? cut->session : cut->hop; /* the operator says which one a row belongs to */
+	bool two_levels = window == NULL && needs_two_levels(cut, closing);
 	ListCell *expr, *name;
 	Query *stage;
 
@@ -333,12 +335,14 @@ build_input_stage(Cut *cut)
 	if (closing == NIL && cut->c->mode == OUTPUT_APPEND)
 		refuse_append(cut);
 	forboth (expr, cut->keys, name, cut->key_names)
-		cut_add_column(&cut->columns, lfirst(expr) == cut->session ? session_placeholder(cut->session) : lfirst(expr), lfirst(name));
+		cut_add_column(&cut->columns, lfirst(expr) == window ? session_placeholder(window) : lfirst(expr), lfirst(name));
 	foreach (expr, cut->calls)
 		add_call_columns(cut, lfirst(expr), foreach_current_index(expr) + 1);
 	spec->base.has_watermark = closing != NIL;
 	if (cut->session)
 		session_add_columns((SessionSpec *) spec, &cut->columns, cut->session);
+	else if (cut->hop)
+		hop_fill((HopSpec *) spec, &cut->columns, cut->hop);
 	else if (closing && !two_levels)
 		spec->event_time = cut_share_column(&cut->columns, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, false), "closes");
 	stage = cut_make_input(cut->c, cut->level, cut->columns);
@@ -382,16 +386,19 @@ cut_aggregate(Compile *c, Level *level)
 
 	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
 	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
+	collect_calls_walker((Node *) query->targetList, &cut);
+	collect_calls_walker(query->havingQual, &cut);
 	collect_keys(&cut);
 	spec = cut.spec;
-	collect_calls(&cut);
+	order_calls(&cut);
 	stage = build_input_stage(&cut);
 	cut_check_final_rows(c, stage, "an aggregate");
 	check_not_volatile(c, stage, "an aggregate");
 
 	spec->calls = cut.calls;
 	spec->merges = cut.session != NULL;
-	spec->base.ops = cut.session ? &session_operator : &aggregate_operator;
+	spec->combines = cut.hop != NULL;
+	spec->base.ops = cut.session ? &session_operator : cut.hop ? &hop_operator : &aggregate_operator;
 	spec->base.id = list_length(c->plan->operators);
 	spec->base.output = output_desc(&cut);
 	spec->base.signature = signature_of_aggregate(c, level, spec, cut.keys);

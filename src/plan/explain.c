@@ -76,6 +76,8 @@ describe_aggregate(AggregateSpec *spec)
 
 	if (spec->nkeys > 0)
 		lines = lappend(lines, psprintf("  Keys: %s", column_names(base->output, 0, spec->nkeys)));
+	if (base->ops == &hop_operator)
+		lines = lappend(lines, psprintf("  Windows: put together from panes of %s", interval_text(hop_pane(((HopSpec *) spec)->size, ((HopSpec *) spec)->slide))));
 	if (spec->calls != NIL)
 		lines = lappend(lines, psprintf("  Aggregates: %s", column_names(base->output, spec->nkeys, spec->nkeys + list_length(spec->calls))));
 	if (base->output_mode == OUTPUT_COMPLETE)
@@ -164,7 +166,7 @@ describe_join(JoinSpec *spec)
 static List *
 describe_operator(OperatorSpec *spec)
 {
-	if (spec->ops == &aggregate_operator || spec->ops == &session_operator)
+	if (spec->ops == &aggregate_operator || spec->ops == &session_operator || spec->ops == &hop_operator)
 		return describe_aggregate((AggregateSpec *) spec);
 	if (spec->ops == &best_operator)
 		return describe_best((BestSpec *) spec);

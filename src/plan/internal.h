@@ -161,6 +161,10 @@ extern FuncExpr *session_move_last(List **ordered);
 extern Node *session_placeholder(FuncExpr *session);
 extern void session_add_columns(SessionSpec *spec, List **columns, FuncExpr *session);
 
+/* ---- hop.c ---- */
+extern FuncExpr *hop_move_last(Compile *c, Level *level, List **ordered, List *calls);
+extern void hop_fill(HopSpec *spec, List **columns, FuncExpr *hop);
+
 /* ---- best.c ---- */
 extern bool query_keeps_best(Query *query); /* DISTINCT ON … ORDER BY */
 extern bool query_ranks(Query *query);		/* row_number() and no other window function */

@@ -279,6 +279,12 @@ memory_changed(StateStore *base, StateEntry *entry)
 }
 
 static void
+memory_postpone(StateStore *base, StateEntry *entry, TimestampTz expires)
+{
+	(void) live_set_expiry((LiveStore *) base, entry, expires);
+}
+
+static void
 memory_set_expiry(StateStore *base, StateEntry *entry, TimestampTz expires)
 {
 	if (live_set_expiry((LiveStore *) base, entry, expires))
@@ -448,6 +454,7 @@ const StateProvider memory_state = {.name = "memory",
 									.put = memory_put,
 									.changed = memory_changed,
 									.set_expiry = memory_set_expiry,
+									.postpone = memory_postpone,
 									.remove = memory_remove,
 									.scan_prefix = memory_scan_prefix,
 									.scan_prefix_next = memory_scan_prefix_next,

@@ -78,6 +78,8 @@ typedef struct StateProvider
 	StateEntry *(*put)(StateStore *store, TupleTableSlot *key, bool *created);
 	void (*changed)(StateStore *store, StateEntry *entry); /* value changed in place after get */
 	void (*set_expiry)(StateStore *store, StateEntry *entry, TimestampTz expires);
+	/* The same for an entry that would come to no harm with its old one after a restart: it need not be written. */
+	void (*postpone)(StateStore *store, StateEntry *entry, TimestampTz expires);
 	void (*remove)(StateStore *store, StateEntry *entry); /* gone from get and scan at once; memory freed at flush */
 	/* Entries whose keys begin as these; the one given last may be removed. One such scan at a time. */
 	void (*scan_prefix)(StateStore *store, TupleTableSlot *key);

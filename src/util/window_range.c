@@ -1,5 +1,5 @@
 /*
- * window_range.c: the range a window is: header, lower, upper, flags, as range_serialize lays out two finite timestamps.
+ * window_range.c: which windows cover an instant, and the range a window is: header, lower, upper, flags, as range_serialize lays out two finite timestamps.
  * A row passes through here once per window, so the range type's own functions and their caches stay out of it.
  */
 #include "util/window_range.h"
@@ -11,6 +11,64 @@
 #include "utils/timestamp.h"
 
 #define WINDOW_SIZE (sizeof(RangeType) + 2 * sizeof(int64) + 1)
+
+/* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
+static bool
+distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
+{
+	if (pg_sub_s64_overflow(at % size, origin % size, rest))
+		return false;
+	if (*rest < 0)
+		*rest += size;
+	if (*rest < 0)
+		*rest += size;
+	if (*rest >= size)
+		*rest -= size;
+	return true;
+}
+
+static bool
+window_find(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+{
+	int64 behind;
+
+	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, origin, &behind) &&
+		!pg_sub_s64_overflow(at, behind, start) && !pg_add_s64_overflow(*start, size, end) &&
+		IS_VALID_TIMESTAMP(*start) && IS_VALID_TIMESTAMP(*end);
+}
+
+/* Rows come in bunches, and ask twice: for their window and for its end. The window found last is remembered. */
+bool
+window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+{
+	static int64 last_size = 0, last_origin, last_start, last_end;
+
+	if (size != last_size || origin != last_origin || at < last_start || at >= last_end)
+	{
+		last_size = 0;
+		if (!window_find(at, size, origin, &last_start, &last_end))
+			return false;
+		last_size = size;
+		last_origin = origin;
+	}
+	*start = last_start;
+	*end = last_end;
+	return true;
+}
+
+bool
+window_hops(int64 at, int64 size, int64 slide, int64 origin, int64 *first, int64 *last)
+{
+	int64 behind, older, end;
+
+	if (!window_bounds(at, slide, origin, last, &end))
+		return false;
+	behind = at - *last;
+	/* windows that start older slides before the last one still cover the row while older * slide + behind < size */
+	older = (size - behind - 1) / slide;
+	return !pg_sub_s64_overflow(*last, older * slide, first) && IS_VALID_TIMESTAMP(*first) &&
+		!pg_add_s64_overflow(*last, size, &end) && IS_VALID_TIMESTAMP(end);
+}
 
 Datum
 window_range_make(Oid type, int64 start, int64 end)
