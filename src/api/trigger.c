@@ -14,7 +14,7 @@
 static const char *
 operator_refused(const OperatorSpec *spec)
 {
-	if (spec->ops == &aggregate_operator || spec->ops == &dedup_operator || spec->ops == &transform_operator)
+	if (spec->ops == &aggregate_operator || spec->ops == &hop_operator || spec->ops == &dedup_operator || spec->ops == &transform_operator)
 		return NULL;
 	if (spec->ops == &join_operator)
 		return "a join of streams";

@@ -83,3 +83,15 @@ SELECT count(*), count(DISTINCT (k, w, n, s)) AS once FROM closed;
 SELECT stream.alter_query('closing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''15 seconds'') AS w, count(*) AS n, sum(v) AS s FROM reading GROUP BY k, w');
 SELECT stream.alter_query('closing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n, sum(v ORDER BY id) AS s FROM reading GROUP BY k, w');
 SELECT stream.drop_query('closing');
+
+-- New aggregates over windows that are open; other triggers.
+SELECT stream.create_query('flowing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n FROM reading GROUP BY k, w', stream.to_table('flowed'), 'update',
+    trigger => stream.real_time('1 hour'), start => false) > 0 AS created;
+CALL stream.process_all_available('flowing');
+SELECT stream.alter_query('flowing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n, array_agg(v) AS vs FROM reading GROUP BY k, w', new_aggregates => true);
+SELECT stream.alter_query('flowing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n, sum(v) AS s FROM reading GROUP BY k, w', stream.to_table('flowed_on'),
+    new_aggregates => true);
+INSERT INTO reading_t VALUES (11, 'c', 6, 0, '2030-01-02 00:10:01');
+CALL stream.process_all_available('flowing');
+SELECT k, lower(w)::time AS begins, n, s FROM flowed_on ORDER BY 1, 2;
+SELECT stream.drop_query('flowing');
