@@ -56,6 +56,9 @@ SELECT type, v, form(type, v) FROM (VALUES
     ('{"type":"int","connect.name":"io.debezium.time.Date"}', n(20513)), ('{"type":"long","connect.name":"io.debezium.time.MicroTimestamp"}', n(1772359200123456)), ('{"type":"string","connect.name":"io.debezium.data.Json"}', s('{"a": [1]}')), ('{"type":"string","connect.name":"io.debezium.time.Date"}', s('x')),
     ('{"type":"string","logicalType":"date"}', s('x')), ('{"type":"int","logicalType":"unheard-of"}', n(5)), ('{"type":{"type":"int"}}', n(5)), ('{"type":"bytes","logicalType":"decimal","scale":99999}', b('\x01'))) AS t(type, v);
 
+-- Parts of a microsecond round as everywhere.
+SELECT v, avro('forms', rec(fld('tz', '{"type":"long","logicalType":"timestamp-nanos"}')), n(v)) FROM unnest(ARRAY[1772359499999999400, 1772359499999999900, 1772359499999999500, 1772359499999998500]) AS v;
+
 -- Arrays, maps and records: as JSON, as arrays and rows of PostgreSQL's; paths lead into records and maps.
 CREATE TYPE pair AS (x int, y text);
 CREATE TABLE nested (a int[], m jsonb, r pair, rs pair[], t text, z bigint, k text);

@@ -16,6 +16,9 @@ SELECT doc, csv(doc) FROM unnest(ARRAY['', '1', '1,a', '1,a,,', '1,"a,', '1,"a"b
 SELECT doc, decode_bytes('event', 'csv', doc) FROM unnest(ARRAY['\x312cff2c', '\x312c612c00', '\xefbbbf312c612c', '\xefbb312c612c', '\x']::bytea[]) AS doc;
 SELECT doc, csv(doc, lenient => true) FROM unnest(ARRAY['x,a,soon', '1,a']) AS doc;
 
+-- Parts of a microsecond round as everywhere.
+SELECT doc, csv(doc) FROM unnest(ARRAY['1,,2026-03-01T10:04:59.9999994Z', '2,,2026-03-01T10:04:59.9999999Z', '3,,2016-12-31T23:59:60Z', '4,,2016-12-31T23:59:61Z']) AS doc;
+
 -- One column: an empty message is NULL. NOT NULL columns.
 CREATE TABLE single (body text); CREATE TABLE strict (id int NOT NULL, note varchar(3));
 SELECT doc, csv(doc, 'single') FROM unnest(ARRAY['', '""', 'abc', 'a,b']) AS doc;
