@@ -51,7 +51,7 @@ for my $drop ('DROP TABLE input_t', 'DROP FOREIGN TABLE input', 'DROP FUNCTION s
 }
 ($rc, $out, $err) = $node->psql('postgres', "SELECT stream.drop_source('input')", @app);
 like($err, qr/source "input" is read by streaming queries: q/, 'drop_source is refused');
-is(value("SELECT status FROM stream.queries WHERE name = 'q'"), 'running', 'and the query goes on');
+ok(wait_for_sql($node, "SELECT status FROM stream.queries WHERE name = 'q'", 'running'), 'and the query goes on: a drop that was rolled back has only stopped its worker');
 
 # ---- the target
 $node->safe_psql('postgres', 'ALTER TABLE q_out DROP COLUMN a; ALTER TABLE q_out ADD COLUMN a text; INSERT INTO input_t VALUES (2)', @app);
