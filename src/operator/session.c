@@ -511,4 +511,5 @@ const OperatorOps session_operator = {.name = "sessionWindowStateStoreSaveExec",
 									  .wants_batch = aggregate_wants_batch,
 									  .close = aggregate_close,
 									  .check = aggregate_check,
+									  .extend = aggregate_extend,
 									  .show = session_show};

@@ -122,6 +122,7 @@ SELECT w, n FROM windows_out ORDER BY w;
 SET client_min_messages = warning;
 SELECT make('more_' || p, 'SELECT k, stream.tumble(at, ''1 hour'') AS w, sum(v) AS total, array_agg(v ORDER BY v) AS list FROM hit GROUP BY 1, 2', 'update', jsonb_build_object('state_provider', p)) FROM unnest(ARRAY['memory', 'table']) p;
 SELECT make('more_final', 'SELECT stream.tumble(at, ''1 hour'') AS w, count(*) AS n FROM hit GROUP BY 1');
+SELECT make('more_hops', 'SELECT k, stream.hop(at, ''1 hour'', ''15 minutes'') AS w, sum(v) AS total FROM hit GROUP BY 1, 2', 'update');
 SELECT make('more_sessions', 'SELECT k, stream.session(at, ''1 hour'') AS w, count(*) AS n FROM hit GROUP BY 1, 2', 'update');
 SELECT make('more_kinds', 'SELECT stream.tumble(at, ''1 hour'') AS w, count(DISTINCT k) AS n FROM hit GROUP BY 1', 'update');
 RESET client_min_messages;
@@ -131,6 +132,7 @@ CALL batch();
 ALTER TABLE more_memory_out ADD smallest int, ADD n bigint, ADD mean numeric;
 ALTER TABLE more_table_out ADD smallest int, ADD n bigint, ADD mean numeric;
 ALTER TABLE more_final_out ADD total bigint;
+ALTER TABLE more_hops_out ADD smallest int, ADD n bigint;
 ALTER TABLE more_sessions_out ADD total bigint;
 ALTER TABLE more_kinds_out ADD total bigint;
 CREATE FUNCTION more_query() RETURNS text LANGUAGE sql AS $$ SELECT 'SELECT k, stream.tumble(at, ''1 hour'') AS w, count(*) AS n, array_agg(v ORDER BY v) AS list, min(v) AS smallest, avg(v) AS mean, sum(v) AS total FROM hit GROUP BY 1, 2' $$;
@@ -142,18 +144,21 @@ SELECT key, value FROM stream.state('more_memory') ORDER BY key::text;
 SELECT count(*) FROM (SELECT key, value FROM stream.state('more_memory') EXCEPT SELECT key, value FROM stream.state('more_table')) d;
 SELECT state_name, rows, min_batch_id = max_batch_id AS only_now FROM stream.state_metadata('more_memory');
 SELECT stream.alter_query('more_final', query => 'SELECT stream.tumble(at, ''1 hour'') AS w, sum(v) AS total, count(*) AS n FROM hit GROUP BY 1', new_aggregates => true);
+SELECT stream.alter_query('more_hops', query => 'SELECT k, stream.hop(at, ''1 hour'', ''15 minutes'') AS w, min(v) AS smallest, count(*) AS n, sum(v) AS total FROM hit GROUP BY 1, 2', new_aggregates => true);
+SELECT stream.alter_query('more_sessions', query => 'SELECT k, stream.session(at, ''1 hour'') AS w, count(*) AS n, avg(v)::bigint AS total FROM hit GROUP BY 1, 2', new_aggregates => true);
 INSERT INTO hit_t VALUES (1, 'a', 10, '2020-01-02 00:00:05'), (3, 'a', 30, '2020-01-02 00:00:05');
 CALL batch();
+SELECT k, w, total, smallest, n FROM more_hops_out WHERE k = 1 ORDER BY w;
+SELECT k, w, n, total FROM more_sessions_out ORDER BY k;
 SELECT k, total, list, smallest, n, mean FROM more_memory_out ORDER BY k;
 SELECT count(*) FROM (TABLE more_memory_out EXCEPT TABLE more_table_out) d;
 INSERT INTO hit_t VALUES (9, 'a', 0, '2020-01-02 02:00'), (9, 'a', 0, '2020-01-02 02:01');
 CALL batch();
 SELECT w, n, total FROM more_final_out ORDER BY w;
--- Not with other changes, not for an aggregate that is gone, not without event time, not for sessions, not for sets.
+-- Not with other changes, not for an aggregate that is gone, not without event time, not for sets.
 SELECT stream.alter_query('more_memory', query => 'SELECT k, stream.tumble(at, ''1 hour'') AS w, count(*) AS n FROM hit GROUP BY 1, 2', new_aggregates => true);
 SELECT stream.alter_query('more_final', query => 'SELECT stream.tumble(at, ''2 hours'') AS w, sum(v) AS total, count(*) AS n, max(v) AS m FROM hit GROUP BY 1', new_aggregates => true);
 SELECT stream.alter_query('sums', query => 'SELECT k, sum(v) AS total, count(*) AS n, max(v) AS m FROM hit WHERE v < 50 AND name <> ''z'' GROUP BY k HAVING count(*) > 1', new_aggregates => true);
-SELECT stream.alter_query('more_sessions', query => 'SELECT k, stream.session(at, ''1 hour'') AS w, count(*) AS n, sum(v) AS total FROM hit GROUP BY 1, 2', new_aggregates => true);
 SELECT stream.alter_query('more_kinds', query => 'SELECT stream.tumble(at, ''1 hour'') AS w, count(DISTINCT k) AS n, sum(v) AS total FROM hit GROUP BY 1', new_aggregates => true);
 -- A restart reads what was written.
 \c
