@@ -142,6 +142,12 @@ for my $size (1, 2, 3, 5, 100)
 		'what is no event is kept');
 	$node->safe_psql('postgres', "SELECT stream.drop_query('people')");
 }
+# In epochs a flush at a time, by a worker.
+$node->safe_psql('postgres', "DELETE FROM person; SELECT stream.create_query('people', 'SELECT * FROM people', $sink, 'update', stream.real_time('300 ms'))");
+ok(wait_for_sql($node, 'SELECT string_agg(concat_ws($$|$$, id, name, lsn), $$ $$ ORDER BY id) FROM person', '1|anna|3 2|bea|9 4|daniel|7', 60), 'changes in epochs');
+$broker->ask('send people 0 key={"id":4} value={"op":"d","before":{"id":4},"source":{"lsn":10}}');
+ok(wait_for_sql($node, 'SELECT string_agg(concat_ws($$|$$, id, name, lsn), $$ $$ ORDER BY id) FROM person', '1|anna|3 2|bea|9', 60), 'and the next one');
+$node->safe_psql('postgres', "SELECT stream.stop_query('people'); SELECT stream.drop_query('people')");
 # Rows as they come: op and image; a value that did not come is NULL and named.
 is_sql('SELECT op, id, unchanged FROM people WHERE op = $$u$$', "u|1|{big}\nu|4|\nu|4|{big}", 'by hand: changes are rows');
 # Without the column that names them such rows are bad: the value is not lost silently.
@@ -149,7 +155,7 @@ source('blind', 'id int, big text, op text', '"format": "debezium"', 'people');
 query('blind', 'SELECT id, big, op FROM blind', q(stream.to_table('blind_out', '{"key": ["id"], "op_column": "op"}')));
 drain('blind');
 is_sql(q(SELECT count(*) FROM stream.dead_letters WHERE query = 'blind' AND error LIKE '%"unchanged text[]"%'), '2', 'a value that did not come is no value');
-is_sql('SELECT id, length(big) FROM blind_out ORDER BY id', "1|5000\n2|\n4|1", 'and the row keeps what it had');
+is_sql('SELECT id, length(big) FROM blind_out ORDER BY id', "1|5000\n2|", 'and the row keeps what it had');
 # Dead letters come again: the event, and the tombstone by its key.
 source('nokey', 'ident int, op text', '"format": "debezium"', 'people');
 query('nokey', q(SELECT ident, op FROM nokey WHERE op = 'd'));
