@@ -82,23 +82,48 @@ hop_begin(Operator *base, const BatchInfo *batch)
 	pane_index_clear(op->index);
 }
 
-/* The row in one of its windows, or in its pane. */
+/* The row in its pane, or in one of its windows. */
 static void
-set_window(HopOperator *op, TupleTableSlot *slot, int64 start, int64 length)
+set_window(HopOperator *op, TupleTableSlot *slot, Datum window)
 {
-	slot->tts_values[HOP_COLUMN(op)] = window_range_make(op->range, start, start + length);
+	slot->tts_values[HOP_COLUMN(op)] = window;
 	slot->tts_isnull[HOP_COLUMN(op)] = false;
+}
+
+/* The pane of an instant becomes the recent one; false: no window covers it. */
+static bool
+find_pane(HopOperator *op, int64 at)
+{
+	HopSpec *spec = op->spec;
+	MemoryContext caller;
+
+	if (at >= op->recent.start && at < op->recent.end)
+		return true;
+	op->recent.start = op->recent.end = 0;
+	if (!window_hops(at, spec->size, spec->slide, spec->origin, &op->recent.first, &op->recent.last) ||
+		!window_bounds(at, op->pane, spec->origin, &op->recent.start, &op->recent.end))
+		return false;
+	if (op->recent.range)
+		pfree(DatumGetPointer(op->recent.range));
+	caller = MemoryContextSwitchTo(op->aggregate.base.context);
+	op->recent.range = window_range_make(op->range, op->recent.start, op->recent.end);
+	MemoryContextSwitchTo(caller);
+	return true;
 }
 
 /* Counts the windows the row is late for; the first it is not late for. */
 static int64
 late_windows(HopOperator *op, TupleTableSlot *slot, int64 first, int64 last)
 {
+	MemoryContext caller = MemoryContextSwitchTo(op->aggregate.row_context);
+
 	for (; first <= last && first + op->spec->size <= op->aggregate.base.batch->late_watermark; first += op->spec->slide)
 	{
-		set_window(op, slot, first, op->spec->size);
+		set_window(op, slot, window_range_make(op->range, first, first + op->spec->size));
 		operator_late_row(&op->aggregate.base, slot);
 	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(op->aggregate.row_context);
 	return first;
 }
 
@@ -109,39 +134,33 @@ hop_receive(Operator *base, int input, TupleTableSlot *slot)
 	AggregateOperator *aggregate = &op->aggregate;
 	HopSpec *spec = op->spec;
 	int column = spec->start - 1;
-	MemoryContext caller;
-	int64 at, first, last, pane, end;
+	int64 first;
 	StateEntry *entry;
 	bool created;
 
 	slot_getallattrs(slot);
-	at = DatumGetInt64(slot->tts_values[column]);
-	if (slot->tts_isnull[column] || !window_hops(at, spec->size, spec->slide, spec->origin, &first, &last))
+	if (slot->tts_isnull[column] || !find_pane(op, DatumGetInt64(slot->tts_values[column])))
 	{
 		if (aggregate->closes)
 			operator_late_row(base, slot);
 		return;
 	}
-	caller = MemoryContextSwitchTo(aggregate->row_context); /* which the advancing below resets */
-	if (aggregate->closes)
-		first = late_windows(op, slot, first, last);
-	if (first <= last && window_bounds(at, op->pane, spec->origin, &pane, &end))
+	first = op->recent.first;
+	if (aggregate->closes && first + spec->size <= base->batch->late_watermark)
+		first = late_windows(op, slot, first, op->recent.last);
+	if (first > op->recent.last)
+		return;
+	set_window(op, slot, op->recent.range);
+	entry = aggregate->provider->put(aggregate->groups, slot, &created);
+	if (created)
 	{
-		set_window(op, slot, pane, op->pane);
-		entry = aggregate->provider->put(aggregate->groups, slot, &created);
-		if (created)
-		{
-			entry->value = aggregate_value_create(aggregate, aggregate->provider->value_context(aggregate->groups));
-			/* In append mode it is asked for whenever one of its windows ends, else only to be let go with the last. */
-			if (aggregate->closes)
-				aggregate->provider->set_expiry(aggregate->groups, entry, (base->batch->output_mode == OUTPUT_APPEND ? first : last) + spec->size);
-		}
-		MemoryContextSwitchTo(caller);
-		aggregate_value_advance(aggregate, entry->value, entry, slot);
+		entry->value = aggregate_value_create(aggregate, aggregate->provider->value_context(aggregate->groups));
+		/* In append mode it is asked for whenever one of its windows ends, else only to be let go with the last. */
+		if (aggregate->closes)
+			aggregate->provider->set_expiry(aggregate->groups, entry,
+											(base->batch->output_mode == OUTPUT_APPEND ? first : op->recent.last) + spec->size);
 	}
-	else
-		MemoryContextReset(aggregate->row_context);
-	MemoryContextSwitchTo(caller);
+	aggregate_value_advance(aggregate, entry->value, entry, slot);
 }
 
 /* ---- windows ---- */

@@ -49,6 +49,13 @@ typedef struct HopOperator
 	HopSpec *spec;
 	int64 pane; /* length */
 	Oid range;	/* type of windows and panes */
+	/* Rows come in bunches: the pane of the last one, and its windows. */
+	struct
+	{
+		int64 start, end; /* both 0: none */
+		int64 first, last;
+		Datum range;
+	} recent;
 	PaneIndex *index;
 	TupleTableSlot *key;   /* virtual: a pane's key */
 	ExprContext *combined; /* what windows are put together in; its memory is reset with each key */
