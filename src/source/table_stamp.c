@@ -236,7 +236,11 @@ stream_refuse_change(PG_FUNCTION_ARGS)
 char *
 table_full_name(Oid relid)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid));
+	char *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", relid)));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
 Oid
@@ -434,9 +438,10 @@ Datum
 stream_prepare_table(PG_FUNCTION_ARGS)
 {
 	Oid relid = PG_GETARG_OID(0);
+	const char *name = table_full_name(relid);
 
 	if (!pg_class_ownercheck(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)), name);
 	table_stamp(relid, true);
 	PG_RETURN_VOID();
 }
