@@ -224,7 +224,13 @@ CALL stream.process_all_available('q');
 SELECT * FROM few;
 
 \set VERBOSITY terse
+SELECT stream.prepare_table(0);
 SET client_min_messages = warning;
+-- Without the extension the table takes rows still.
+BEGIN;
+DROP EXTENSION stream_ext CASCADE;
+INSERT INTO orders (id) VALUES (60);
+ROLLBACK;
 SELECT count(stream.drop_query(name)) FROM stream.query WHERE name IN ('q', 'self', 'split', 'exact', 'wide', 'parts', 'part', 'secret', 'by_hand');
 DROP SCHEMA source_table CASCADE;
 DROP ROLE source_table_owner, source_table_reader;
