@@ -3,175 +3,13 @@
  * A row goes into its key's list and pushes out the last one; of equal rows the earlier stays ahead. When all rows have come, what each list has
  * gained, and what left it, is emitted: rows that came and went within the batch are never seen.
  */
-#include "operator/operator.h"
+#include "operator/best.h"
 
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "state/codec.h"
 #include "util/compat.h"
 #include "utils/memutils.h"
-#include "utils/sortsupport.h"
 #include "utils/timestamp.h"
-
-typedef struct BestRow
-{
-	MinimalTuple kept;
-	uint64 born; /* serial of the batch that brought it */
-	bool dropped;
-} BestRow;
-
-/* A key's live value. */
-typedef struct BestList
-{
-	int n, max;
-	BestRow **rows; /* best first */
-} BestList;
-
-/* A key with rows that came in this batch, and the rows it had before. */
-typedef struct TouchedKey
-{
-	StateEntry *entry;
-	int nbefore;
-	BestRow **before;
-} TouchedKey;
-
-typedef struct Best
-{
-	Operator base;
-	BestSpec *spec;
-	const StateProvider *provider;
-	StateStore *store;
-	DatumCodec *codecs; /* of the kept columns */
-	SortSupport sort;
-	TupleDesc kept;
-	TupleTableSlot *probe; /* a row of a list */
-	TupleTableSlot *key, *output, *shown;
-	MemoryContext row_context, batch_context;
-	uint64 serial;
-	TouchedKey *touched;
-	int64 ntouched, maxtouched;
-} Best;
-
-/* ---- values ---- */
-
-static BestList *
-list_create(Best *best, MemoryContext context)
-{
-	BestList *list = MemoryContextAlloc(context, sizeof(BestList));
-
-	list->n = 0;
-	list->max = best->spec->count == 1 ? 1 : 2;
-	list->rows = MemoryContextAlloc(context, sizeof(BestRow *) * list->max);
-	return list;
-}
-
-static BestRow *
-row_create(MinimalTuple kept, uint64 born)
-{
-	BestRow *row = palloc(sizeof(BestRow));
-
-	row->kept = kept;
-	row->born = born;
-	row->dropped = false;
-	return row;
-}
-
-static void
-row_free(BestRow *row)
-{
-	pfree(row->kept);
-	pfree(row);
-}
-
-static void
-list_insert(BestList *list, int at, BestRow *row)
-{
-	if (list->n == list->max)
-	{
-		list->max *= 2;
-		list->rows = repalloc_huge(list->rows, sizeof(BestRow *) * list->max);
-	}
-	memmove(list->rows + at + 1, list->rows + at, sizeof(BestRow *) * (list->n - at));
-	list->rows[at] = row;
-	list->n++;
-}
-
-static void
-best_serialize(void *arg, StateEntry *entry, StringInfo out)
-{
-	Best *best = arg;
-	BestList *list = entry->value;
-
-	bytes_put_varint(out, list->n);
-	for (int i = 0; i < list->n; i++)
-	{
-		ExecStoreMinimalTuple(list->rows[i]->kept, best->probe, false);
-		slot_getallattrs(best->probe);
-		for (int column = 0; column < best->spec->nkept; column++)
-		{
-			appendStringInfoChar(out, best->probe->tts_isnull[column] ? 0 : 1);
-			if (!best->probe->tts_isnull[column])
-				codec_write(&best->codecs[column], best->probe->tts_values[column], out);
-		}
-	}
-	ExecClearTuple(best->probe);
-}
-
-static MinimalTuple
-kept_read(Best *best, ByteReader *reader, MemoryContext context)
-{
-	int nkept = best->spec->nkept;
-	Datum *values = palloc(sizeof(Datum) * (nkept + 1));
-	bool *nulls = palloc(nkept + 1);
-	MinimalTuple result;
-	MemoryContext caller;
-
-	for (int column = 0; column < nkept; column++)
-	{
-		nulls[column] = *bytes_get(reader, 1) == 0;
-		values[column] = nulls[column] ? (Datum) 0 : codec_read(&best->codecs[column], reader);
-	}
-	caller = MemoryContextSwitchTo(context);
-	result = heap_form_minimal_tuple(best->kept, values, nulls);
-	MemoryContextSwitchTo(caller);
-	return result;
-}
-
-static void
-best_deserialize(void *arg, StateEntry *entry, const char *bytes, Size length, MemoryContext context)
-{
-	Best *best = arg;
-	ByteReader reader = {bytes, bytes + length};
-	uint64 n = bytes_get_varint(&reader);
-	BestList *list = list_create(best, context);
-	MemoryContext caller = MemoryContextSwitchTo(best->row_context);
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		MinimalTuple kept = kept_read(best, &reader, context);
-
-		MemoryContextSwitchTo(context);
-		list_insert(list, i, row_create(kept, 0));
-		MemoryContextSwitchTo(best->row_context);
-	}
-	entry->value = list;
-	MemoryContextSwitchTo(caller);
-	MemoryContextReset(best->row_context);
-}
-
-static void
-best_release(void *arg, StateEntry *entry)
-{
-	BestList *list = entry->value;
-
-	for (int i = 0; i < list->n; i++)
-		row_free(list->rows[i]);
-	pfree(list->rows);
-	pfree(list);
-	entry->value = NULL;
-}
-
-static const StateValueOps best_value_ops = {best_serialize, best_deserialize, best_release};
 
 /* ---- opening ---- */
 
@@ -380,7 +218,7 @@ drop_last(Best *best, BestList *list)
 
 	last->dropped = true;
 	if (last->born == best->serial)
-		row_free(last);
+		best_row_free(last);
 }
 
 static void
@@ -399,7 +237,7 @@ take(Best *best, TupleTableSlot *input)
 	entry = provider->put(best->store, input, &created);
 	if (created)
 	{
-		entry->value = list_create(best, provider->value_context(best->store));
+		entry->value = best_list_create(best, provider->value_context(best->store));
 		if (best->spec->closes > 0)
 			provider->set_expiry(best->store, entry, DatumGetTimestampTz(input->tts_values[best->spec->closes - 1]));
 	}
@@ -410,7 +248,7 @@ take(Best *best, TupleTableSlot *input)
 	kept = kept_form(best, input);
 	place = place_of(best, input, list);
 	caller = MemoryContextSwitchTo(provider->value_context(best->store));
-	list_insert(list, place, row_create(kept, best->serial));
+	best_list_insert(list, place, best_row_create(kept, best->serial));
 	MemoryContextSwitchTo(caller);
 }
 
@@ -517,7 +355,7 @@ best_finish(Operator *base, Tuplestorestate *out)
 			emit_rows(best, touched, out);
 		for (int row = 0; row < touched->nbefore; row++)
 			if (touched->before[row]->dropped)
-				row_free(touched->before[row]);
+				best_row_free(touched->before[row]);
 	}
 	base->metrics.updated = best->ntouched;
 	if (!base->spec->has_watermark)

@@ -3,7 +3,7 @@
  */
 #include "operator/hop.h"
 
-#include "access/htup_details.h"
+#include "util/compat.h"
 #include "utils/memutils.h"
 
 static inline bool list_matches(PaneIndex *index, MinimalTuple key, MinimalTuple sought);

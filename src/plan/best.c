@@ -3,10 +3,8 @@
  * Better rows push others out, so both need output mode update and a sink that can take rows back.
  * How rows are told apart in the target is decided when the last stage is known: by their key (and place), where the output shows it, else whole.
  */
-#include "plan/internal.h"
+#include "plan/best.h"
 
-#include "access/stratnum.h"
-#include "access/sysattr.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -15,228 +13,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "util/compat.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-
-/* An expression a row is kept for, with the text its place in the state is decided by. */
-typedef struct Kept
-{
-	Node *expr;
-	char *text;
-	char *name;
-} Kept;
-
-typedef struct BestCut
-{
-	Compile *c;
-	Level *level;
-	BestSpec *spec;
-	const char *what;
-	List *clauses; /* SortGroupClause of the order, those of keys left out */
-	List *keys;
-	List *key_names;
-	Lineage *lineages;
-	List *kept; /* Kept */
-} BestCut;
-
-/* ---- the forms ---- */
-
-/* DISTINCT ON (keys) … ORDER BY. */
-bool
-query_keeps_best(Query *query)
-{
-	return query->hasDistinctOn && query->sortClause != NIL;
-}
-
-static bool
-other_window_walker(Node *node, WindowFunc **first)
-{
-	if (node == NULL || IsA(node, Query))
-		return false;
-	if (IsA(node, WindowFunc))
-	{
-		WindowFunc *f = (WindowFunc *) node;
-
-		if (f->winfnoid != F_ROW_NUMBER || (*first && f->winref != (*first)->winref))
-			return true;
-		*first = f;
-		return false;
-	}
-	return expression_tree_walker(node, other_window_walker, first);
-}
-
-/* Nothing but row_number() over one window, to be compared by the level above. */
-bool
-query_ranks(Query *query)
-{
-	WindowFunc *first = NULL;
-
-	return query->hasWindowFuncs && !query_aggregates(query) && query->distinctClause == NIL && !query->hasTargetSRFs &&
-		   !other_window_walker((Node *) query->targetList, &first) && first != NULL;
-}
-
-/* ---- n ---- */
-
-static bool
-contains_rank_walker(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, WindowFunc) || expression_tree_walker(node, contains_rank_walker, context);
-}
-
-static bool
-contains_rank(Node *node)
-{
-	return contains_rank_walker(node, NULL);
-}
-
-/* rank <strategy> number, whichever side they are written on. */
-static bool
-read_comparison(Node *condition, Index rtindex, List *subquery_columns, int *strategy, int64 *number)
-{
-	OpExpr *op = (OpExpr *) condition;
-	Node *left, *right;
-	Oid operator;
-	List *meanings;
-	ListCell *lc;
-
-	if (!IsA(condition, OpExpr) || list_length(op->args) != 2)
-		return false;
-	operator = op->opno;
-	left = linitial(op->args);
-	right = eval_const_expressions(NULL, copyObject(lsecond(op->args)));
-	if (!IsA(left, Var))
-	{
-		left = lsecond(op->args);
-		right = eval_const_expressions(NULL, copyObject(linitial(op->args)));
-		operator = get_commutator(operator);
-	}
-	if (!IsA(left, Var) || ((Var *) left)->varno != rtindex || ((Var *) left)->varlevelsup != 0 || ((Var *) left)->varattno <= 0 ||
-		!IsA(get_tle_by_resno(subquery_columns, ((Var *) left)->varattno)->expr, WindowFunc) || !IsA(right, Const) || ((Const *) right)->constisnull ||
-		!OidIsValid(operator))
-		return false;
-	switch (((Const *) right)->consttype)
-	{
-		case INT2OID:
-			*number = DatumGetInt16(((Const *) right)->constvalue);
-			break;
-		case INT4OID:
-			*number = DatumGetInt32(((Const *) right)->constvalue);
-			break;
-		case INT8OID:
-			*number = DatumGetInt64(((Const *) right)->constvalue);
-			break;
-		default:
-			return false;
-	}
-	meanings = get_op_btree_interpretation(operator);
-	foreach (lc, meanings)
-		*strategy = compat_strategy((OpBtreeInterpretation *) lfirst(lc));
-	return meanings != NIL;
-}
-
-static Index
-index_in_parent(Level *level)
-{
-	ListCell *lc;
-
-	foreach (lc, level->parent ? level->parent->query->rtable : NIL)
-		if (((RangeTblEntry *) lfirst(lc))->subquery == level->query)
-			return foreach_current_index(lc) + 1;
-	return 0;
-}
-
-static void
-refuse_unbounded(BestCut *cut)
-{
-	WindowFunc *first = NULL;
-
-	(void) other_window_walker((Node *) cut->level->query->targetList, &first);
-	ereport(ERROR, (errcode(REFUSE), errmsg("row_number() over a stream must be compared with a constant by the query around it"),
-					errdetail("Only the first rows of each key can be kept."),
-					errhint("Write SELECT … FROM (SELECT …, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM …) x WHERE rn <= 10."),
-					check_position(cut->c, first->location)));
-}
-
-/*
- * Reads n from the conditions of the level above, and takes those away that then hold for every row. What is left of them, and the SELECT list, may
- * ask for the rank again.
- */
-static int64
-take_count(BestCut *cut)
-{
-	Index rtindex = index_in_parent(cut->level);
-	Query *parent = rtindex ? cut->level->parent->query : NULL;
-	List *rest = NIL;
-	int64 count = 0;
-	ListCell *lc;
-
-	foreach (lc, parent ? tree_conjuncts(parent->jointree->quals) : NIL)
-	{
-		int strategy = 0;
-		int64 number, bound;
-
-		if (!read_comparison(lfirst(lc), rtindex, cut->level->query->targetList, &strategy, &number) || strategy == ROWCOMPARE_NE)
-		{
-			rest = lappend(rest, lfirst(lc));
-			continue;
-		}
-		bound = strategy == BTLessStrategyNumber ? number - 1 : number;
-		if (strategy == BTLessStrategyNumber || strategy == BTLessEqualStrategyNumber || strategy == BTEqualStrategyNumber)
-			count = count == 0 ? bound : Min(count, bound);
-		if ((strategy == BTEqualStrategyNumber && number != 1) || (strategy == BTGreaterStrategyNumber && number > 0) ||
-			(strategy == BTGreaterEqualStrategyNumber && number > 1))
-			rest = lappend(rest, lfirst(lc));
-	}
-	if (count < 1 || count > PG_INT32_MAX)
-		refuse_unbounded(cut);
-	parent->jointree->quals = list_length(rest) > 1 ? (Node *) makeBoolExpr(AND_EXPR, rest, -1) : rest ? linitial(rest) : NULL;
-	return count;
-}
-
-/* Does anything above look at the rank? */
-static bool
-rank_is_used(BestCut *cut)
-{
-	Index rtindex = index_in_parent(cut->level);
-	Query *parent = cut->level->parent->query;
-	ListCell *lc;
-
-	foreach (lc, list_concat(pull_var_clause((Node *) parent->targetList, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS),
-							 pull_var_clause(parent->jointree->quals, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS)))
-	{
-		Var *var = lfirst_node(Var, lc);
-
-		if (var->varno == rtindex && (var->varattno <= 0 || contains_rank((Node *) get_tle_by_resno(cut->level->query->targetList, var->varattno)->expr)))
-			return true;
-	}
-	return false;
-}
-
-/* SELECT * below is the custom, and rows are kept for long: what the level above does not read is not kept. */
-static void
-drop_unread_columns(BestCut *cut)
-{
-	Index rtindex = index_in_parent(cut->level);
-	Query *parent = rtindex ? cut->level->parent->query : NULL;
-	Bitmapset *read = NULL;
-	ListCell *lc;
-
-	if (parent == NULL || parent->hasSubLinks || shape_single_input(parent) == NULL)
-		return;
-	pull_varattnos((Node *) parent->targetList, rtindex, &read);
-	pull_varattnos(parent->jointree->quals, rtindex, &read);
-	if (bms_is_member(-FirstLowInvalidHeapAttributeNumber, read)) /* the row as a whole */
-		return;
-	foreach (lc, cut->level->query->targetList)
-	{
-		TargetEntry *tle = lfirst(lc);
-
-		if (!tle->resjunk && tle->ressortgroupref == 0 && !bms_is_member(tle->resno - FirstLowInvalidHeapAttributeNumber, read))
-			tle->expr = (Expr *) makeNullConst(exprType((Node *) tle->expr), exprTypmod((Node *) tle->expr), exprCollation((Node *) tle->expr));
-	}
-}
 
 /* ---- keys and order ---- */
 
@@ -312,7 +89,7 @@ keep_below_rank_walker(Node *node, BestCut *cut)
 {
 	if (node == NULL || IsA(node, WindowFunc))
 		return false;
-	if (!contains_rank(node) && !IsA(node, List))
+	if (!best_contains_rank(node) && !IsA(node, List))
 	{
 		if (!IsA(node, Const))
 			keep(cut, node);
@@ -342,7 +119,7 @@ collect_kept(BestCut *cut)
 			continue;
 		if (IsA(tle->expr, Const))
 			continue;
-		if (contains_rank((Node *) tle->expr))
+		if (best_contains_rank((Node *) tle->expr))
 			(void) keep_below_rank_walker((Node *) tle->expr, cut);
 		else
 			keep(cut, (Node *) tle->expr);
@@ -520,7 +297,7 @@ best_cut(BestCut *cut, List *keys, List *order)
 	BestSpec *spec = cut->spec;
 	Query *stage;
 
-	drop_unread_columns(cut);
+	best_drop_unread_columns(cut);
 	collect_keys(cut, keys);
 	collect_order(cut, order);
 	collect_kept(cut);
@@ -554,14 +331,12 @@ cut_ranked(Compile *c, Level *level)
 {
 	Query *query = level->query;
 	BestCut cut = {.c = c, .level = level, .spec = palloc0(sizeof(BestSpec)), .what = "the top rows per key (row_number)"};
-	WindowFunc *first = NULL;
 	WindowClause *window;
 
 	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
-	(void) other_window_walker((Node *) query->targetList, &first);
-	window = list_nth_node(WindowClause, query->windowClause, first->winref - 1);
-	cut.spec->count = take_count(&cut);
-	cut.spec->by_place = rank_is_used(&cut);
+	window = list_nth_node(WindowClause, query->windowClause, best_rank(query)->winref - 1);
+	cut.spec->count = best_take_count(&cut);
+	cut.spec->by_place = best_rank_is_used(&cut);
 	best_cut(&cut, window->partitionClause, window->orderClause);
 }
 

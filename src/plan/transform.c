@@ -3,7 +3,7 @@
  * the operator's input stage: key and row, of the types the handlers take. What stands after it joins the operator's output.
  * The call's place in the range table is kept by the output, so columns of t need no rewriting; behind them the output has the key.
  */
-#include "plan/internal.h"
+#include "plan/transform.h"
 
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -11,7 +11,6 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "operator/transform.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/prep.h"
 #include "parser/parse_coerce.h"
@@ -23,27 +22,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
-
-typedef struct TransformCut
-{
-	Compile *c;
-	Level *level;
-	Query *query;
-	int rtindex; /* of the call, and then of the output */
-	RangeTblFunction *function;
-	FuncExpr *call;
-	TransformSpec *spec;
-	HandlerShape input;
-	Lineage event_time; /* of the rows; kind LINEAGE_NONE: they have none */
-	Expr *event_column;
-	Node *key;	   /* as written */
-	List *left;	   /* FROM items before the call */
-	Relids below;  /* their range table indexes, joins included */
-	List *quals;   /* conjuncts of WHERE and of the joins taken apart */
-	List *entries; /* the range table as it was, for names */
-	int ncolumns;  /* of t */
-	int depth;	   /* while walking: query levels below this one */
-} TransformCut;
 
 /* ---- finding it ---- */
 
@@ -139,114 +117,6 @@ load_handler(TransformCut *t, const char *signature, const char *what, HandlerSh
 		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(function));
 	*shape = transform_handler_shape(function, what);
 	transform_handler_check_result(function, shape->result, t->spec->base.output, t->ncolumns);
-}
-
-/* ---- FROM, taken apart ---- */
-
-static bool
-holds_call(TransformCut *t, Node *item)
-{
-	return bms_is_member(t->rtindex, get_relids_in_jointree(item, true));
-}
-
-static void
-keep_below(TransformCut *t, Node *item)
-{
-	t->left = lappend(t->left, item);
-	t->below = bms_union(t->below, get_relids_in_jointree(item, true));
-}
-
-static void
-add_quals(TransformCut *t, Node *quals)
-{
-	t->quals = list_concat(t->quals, make_ands_implicit((Expr *) quals));
-}
-
-/* What is left of an item that holds the call. */
-static Node *
-split_item(TransformCut *t, Node *item)
-{
-	JoinExpr *join;
-	bool in_left;
-
-	if (!IsA(item, JoinExpr))
-		return item;
-	join = (JoinExpr *) item;
-	in_left = holds_call(t, join->larg);
-	if (join->jointype != JOIN_INNER && (join->jointype != JOIN_LEFT || !in_left))
-		ereport(ERROR,
-				(errcode(REFUSE), errmsg("transform_with_state cannot stand on the nullable side of an outer join"),
-				 errdetail("Which rows its handlers do not return is never known."),
-				 errhint("Use CROSS JOIN LATERAL, or a comma and LATERAL."), check_position(t->c, t->call->location)));
-	if (in_left)
-	{
-		join->larg = split_item(t, join->larg);
-		return item;
-	}
-	keep_below(t, join->larg);
-	add_quals(t, join->quals);
-	t->below = bms_add_member(t->below, join->rtindex); /* gone: its columns have been followed to their origins */
-	return split_item(t, join->rarg);
-}
-
-static List *
-split_from(TransformCut *t)
-{
-	List *above = NIL;
-	bool found = false;
-	ListCell *lc;
-
-	foreach (lc, t->query->jointree->fromlist)
-	{
-		if (found)
-			above = lappend(above, lfirst(lc));
-		else if (holds_call(t, lfirst(lc)))
-		{
-			above = lappend(above, split_item(t, lfirst(lc)));
-			found = true;
-		}
-		else
-			keep_below(t, lfirst(lc));
-	}
-	add_quals(t, t->query->jointree->quals);
-	return above;
-}
-
-/* Columns of joins become columns of what is joined, so that joins can be taken apart. */
-static void
-flatten_joins(Query *query)
-{
-	ListCell *lc;
-
-	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
-	query->jointree = (FromExpr *) flatten_join_alias_vars(query, (Node *) query->jointree);
-	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
-	foreach (lc, query->rtable)
-	{
-		RangeTblEntry *rte = lfirst(lc);
-
-		if (rte->rtekind == RTE_FUNCTION)
-			rte->functions = (List *) flatten_join_alias_vars(query, (Node *) rte->functions);
-	}
-}
-
-/* No longer in FROM: nothing may find a stream, or ask for a privilege, there. Indexes stay. */
-static void
-drop_entries(Query *query, Relids entries, bool others)
-{
-	ListCell *lc;
-
-	foreach (lc, query->rtable)
-	{
-		RangeTblEntry *rte = lfirst(lc);
-
-		if (bms_is_member(foreach_current_index(lc) + 1, entries) == others)
-			continue;
-		memset(rte, 0, sizeof(RangeTblEntry));
-		NodeSetTag(rte, T_RangeTblEntry);
-		rte->rtekind = RTE_RESULT;
-		rte->eref = makeAlias("*RESULT*", NIL);
-	}
 }
 
 /* ---- the input's columns ---- */
@@ -376,7 +246,7 @@ make_stage(TransformCut *t, List *columns)
 		if (belongs_below(t, lfirst(lc)))
 			quals = lappend(quals, copyObject(lfirst(lc)));
 	below->jointree = makeFromExpr(copyObject(t->left), quals ? (Node *) make_ands_explicit(quals) : NULL);
-	drop_entries(below, t->below, true);
+	transform_drop_entries(below, t->below, true);
 	return cut_make_input(t->c, &level, columns);
 }
 
@@ -479,7 +349,7 @@ rewrite_level(TransformCut *t, List *above)
 	query->jointree = makeFromExpr(above, quals ? (Node *) make_ands_explicit(quals) : NULL);
 	lfirst(list_nth_cell(query->rtable, t->rtindex - 1)) = cut_output_relation(&t->spec->base);
 	t->entries = copyObject(query->rtable);
-	drop_entries(query, t->below, false);
+	transform_drop_entries(query, t->below, false);
 	t->depth = 0;
 	query_tree_mutator(query, above_mutator, t, QTW_DONT_COPY_QUERY | QTW_IGNORE_JOINALIASES);
 	query->constraintDeps = NIL;
@@ -577,7 +447,7 @@ cut_transform(Compile *c, Level *level)
 	Node *key;
 	HandlerShape timer;
 
-	flatten_joins(t.query);
+	transform_flatten_joins(t.query);
 	t.call = transform_call(rt_fetch(t.rtindex, t.query->rtable));
 	t.function = linitial(rt_fetch(t.rtindex, t.query->rtable)->functions);
 	t.spec = palloc0(sizeof(TransformSpec));
@@ -590,7 +460,7 @@ cut_transform(Compile *c, Level *level)
 	if (t.spec->processor->handle_timer)
 		load_handler(&t, t.spec->processor->handle_timer, "handle_timer", &timer);
 
-	above = split_from(&t);
+	above = transform_split_from(&t);
 	if (t.spec->processor->time_mode == TIME_MODE_EVENT || t.spec->processor->event_time)
 		find_event_time(&t);
 	columns = input_columns(&t);

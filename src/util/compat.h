@@ -91,6 +91,7 @@
 
 #define pg_attribute_noreturn() __attribute__((noreturn))
 #define expandRTE(rte, index, up, location, dropped, names, vars) expandRTE(rte, index, up, VAR_RETURNING_DEFAULT, location, dropped, names, vars)
+#define heap_copy_minimal_tuple(tuple) heap_copy_minimal_tuple(tuple, 0)
 #define heap_form_minimal_tuple(desc, values, nulls) heap_form_minimal_tuple(desc, values, nulls, 0)
 #define index_beginscan(table, index, snapshot, keys, orderbys) index_beginscan(table, index, snapshot, NULL, keys, orderbys)
 #define RelationGetPrimaryKeyIndex(rel) RelationGetPrimaryKeyIndex(rel, false)
