@@ -2,7 +2,7 @@
 # Path: a copy of its own → built for the tool → server under the tool → regress tests → reports, of which none may name our code.
 # Danger: PostgreSQL itself is the packaged one. Its palloc hides small overruns from both tools; what they see are whole blocks, values, and our arithmetic.
 
-VALGRIND_TESTS='dead_letter rewind sink_others state_reader refuse kafka_options window'
+VALGRIND_TESTS='dead_letter rewind sink_others state_reader refuse kafka_options window transform best explain state_ttl'
 
 memory_reports() # $1 what the tool's reports are called; "$2": a filter that leaves those that count
 {
