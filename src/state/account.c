@@ -46,7 +46,7 @@ state_account_check(const StateId *id, int64 rows)
 					errmsg("the state of streaming query %lld does not fit into memory", (long long) id->query_id),
 					errdetail("Operator %d holds %lld entries in state \"%s\"; state takes %zu kB, stream_ext.state_memory is %d kB.", id->operator_id,
 							  (long long) rows, id->state_name, allocated / 1024, stream_state_memory_kb),
-					in_place ? errhint("Raise stream_ext.state_memory, or let batches be smaller: option max_rows_per_batch of the query.")
+					in_place ? errhint("Raise stream_ext.state_memory for this batch, whose range is logged. Option max_rows_per_batch makes later ones smaller.")
 							 : errhint("Keep the state in a table: SELECT stream.alter_query('name', options => '{\"state_provider\": \"table\"}') on the stopped "
 									   "query; or raise stream_ext.state_memory, or bound the state: a watermark and a time window among the keys, fewer "
 									   "keys, a time range in the join.")));

@@ -135,5 +135,22 @@ $node->safe_psql('postgres', q{SELECT stream.alter_query('folded', options => '{
 $node->safe_psql('postgres', $limited);
 is($node->safe_psql('postgres', "SELECT count(*), sum((value->>'n')::int) FROM stream.state('folded')"), $node->safe_psql('postgres', 'SELECT count(DISTINCT k), count(*) FROM hit_t'),
 	'which works: the same state, in place, under the same limit');
+# What a batch holds on to until it ends must fit, in place too: sessions and joins of what it touches.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE visit_t (k int, at timestamptz);
+SELECT stream.create_source('visit', 'table', options => '{"table": "visit_t"}', event_time => 'at', watermark_delay => '1 hour');
+SELECT stream.create_query('visits', $$SELECT k, stream.session(at, '1 minute') AS w, count(*) AS n FROM visit GROUP BY 1, 2$$, stream.to_table('visits_out'), 'update',
+	options => '{"state_provider": "table"}', start => false);
+INSERT INTO visit_t SELECT i % 10000, timestamptz '2026-03-01' + i * interval '1 second' FROM generate_series(1, 20000) i;
+SQL
+$limited =~ s/folded/visits/;
+(undef, undef, $error) = $node->psql('postgres', $limited);
+like($error, qr/does not fit into memory\nDETAIL:  .*\nHINT:  Raise stream_ext\.state_memory for this batch, whose range is logged\. Option max_rows_per_batch makes later ones smaller\./, 'a batch that holds too much in place says so');
+$node->safe_psql('postgres', q{SELECT stream.alter_query('visits', options => '{"max_rows_per_batch": 200}')});
+(undef, undef, $error) = $node->psql('postgres', $limited);
+like($error, qr/does not fit into memory/, 'it stays as it was logged');
+$node->safe_psql('postgres', $limited =~ s/1MB/64MB/r);
+$node->safe_psql('postgres', "INSERT INTO visit_t SELECT i % 10000, timestamptz '2026-03-01' + i * interval '1 second' FROM generate_series(20001, 40000) i; $limited");
+is($node->safe_psql('postgres', 'SELECT count(*), sum(n) FROM visits_out'), '40000|40000', 'smaller ones fit');
 unlike(slurp_file($node->logfile), qr/reference leak|PANIC|TRAP/, 'nothing odd in the log');
 done_testing();
