@@ -136,18 +136,12 @@ stream_process_all_available(PG_FUNCTION_ARGS)
 static void
 target_check_own(StreamQuery *query, SinkDef *def)
 {
-	ListCell *cell;
+	char *other = sink_shared_by(query->id, def);
 
-	foreach (cell, query_ids())
-	{
-		StreamQuery *other = query_load_by_id(*(int64 *) lfirst(cell), false);
-		SinkDef *theirs = sink_def_load(other);
-
-		if (other->id != query->id && theirs->ops == def->ops && theirs->target && def->target && strcmp(theirs->target, def->target) == 0)
-			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-							errmsg("query \"%s\" cannot be rewound: query \"%s\" writes to the same target %s", query->name, other->name, def->target),
-							errdetail("Rows of later batches must go, and whose they are cannot be told.")));
-	}
+	if (other)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("query \"%s\" cannot be rewound: query \"%s\" writes to the same target %s", query->name, other, def->target),
+						errdetail("Rows of later batches must go, and whose they are cannot be told.")));
 }
 
 /* The target's rows of later batches go with the logs, where that takes more than the batches coming again. */

@@ -213,7 +213,7 @@ synchronous_commit_set(const char *value)
 void
 batch_commit(QueryRuntime *rt)
 {
-	if (!rt->sink->ops->in_database && synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+	if (!sink_is_in_database(rt->sink) && synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
 		synchronous_commit_set("local");
 	runtime_commit(rt);
 }
@@ -260,27 +260,31 @@ batch_run(QueryRuntime *rt)
 			runtime_commit(rt);
 			return closed;
 		}
-		if (rt->sink->ops->in_database)
+		if (sink_is_in_database(rt->sink))
 			synchronous_commit_set("off");
 		start = clock_monotonic_us();
 		batch_commit(rt);
-		rt->pending = true;
+		rt->pending = rt->pending_fresh = true;
 		run.durations.wal_commit = clock_monotonic_us() - start;
 		FAILPOINT("logged");
 		runtime_begin(rt);
 		if (!rt->session_lock)
+		{
 			runtime_read_logs(rt);
+			rt->pending_fresh = true;
+		}
 		runtime_prepare(rt);
 	}
 
 	old = MemoryContextSwitchTo(rt->batch_context);
 	run.offsets = rt->pending_offsets;
 	batch_run_begin(rt, &run);
+	run.info.again = !rt->pending_fresh;
 	batch_execute(rt, &run);
 	batch_record(rt, &run, &commit);
 	batch_advance(rt, &run.offsets, &commit);
 	if (next_may_ride(rt))
-		rt->pending = batch_log(rt, &run.durations);
+		rt->pending = rt->pending_fresh = batch_log(rt, &run.durations);
 	MemoryContextSwitchTo(old);
 	batch_commit(rt);
 	FAILPOINT("committed");

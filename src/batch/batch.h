@@ -32,6 +32,7 @@ typedef struct QueryRuntime
 	OffsetEntry last_offsets;	  /* its offsets */
 	CommitEntry last_commit;
 	bool pending;				  /* an offset entry beyond last_batch exists: run it first */
+	bool pending_fresh;			  /* logged by this process, and not tried yet */
 	OffsetEntry pending_offsets;
 	MemoryContext log_context;	  /* of the above */
 	bool epoch_open;			  /* low-latency triggers: batch last_batch + 1 has begun, in flushes; see epoch.c */

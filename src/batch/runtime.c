@@ -83,6 +83,7 @@ runtime_read_logs(QueryRuntime *rt)
 							errhint("Start afresh with stream.reset_query.")));
 		rt->last_batch_at = rt->last_offsets.batch_time;
 	}
+	rt->pending_fresh = false;
 	rt->pending = offset_log_get(rt->query->id, rt->last_batch + 1, &rt->pending_offsets);
 	rt->logs_known = true;
 	MemoryContextSwitchTo(old);

@@ -27,6 +27,7 @@ typedef struct BatchInfo
 	OutputMode output_mode;
 	bool late_to_dead_letter; /* option late_rows */
 	bool has_data;			  /* false: a no-data batch */
+	bool again;				  /* it was logged before this attempt: an earlier one may have got as far as the commit of another server */
 	bool row_by_row;		  /* low-latency trigger: handlers of custom state get each row by itself */
 	int64 rows_before;		  /* rows the sink got already under this batch id: earlier flushes of an epoch */
 } BatchInfo;

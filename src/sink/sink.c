@@ -23,6 +23,28 @@ sink_lookup(const char *kind)
 	return NULL;
 }
 
+bool
+sink_is_in_database(Sink *sink)
+{
+	return sink->ops->in_database && !sink->outside;
+}
+
+char *
+sink_shared_by(int64 query_id, SinkDef *def)
+{
+	ListCell *cell;
+
+	foreach (cell, query_ids())
+	{
+		StreamQuery *other = query_load_by_id(*(int64 *) lfirst(cell), false);
+		SinkDef *theirs = sink_def_load(other);
+
+		if (other->id != query_id && theirs->ops == def->ops && theirs->target && def->target && strcmp(theirs->target, def->target) == 0)
+			return other->name;
+	}
+	return NULL;
+}
+
 Sink *
 sink_make(Size size, const SinkOps *ops, SinkDef *def, SinkShape *shape)
 {

@@ -48,6 +48,7 @@ typedef struct Sink
 	SinkShape *shape;
 	const BatchInfo *batch;
 	int64 rows; /* rows out in this batch, where the sink itself counts */
+	bool outside; /* this target is on another server, though sinks of its kind are in the database as a rule */
 	int64 rows_bad; /* rows of this batch that the sink put aside as dead letters */
 } Sink;
 
@@ -86,6 +87,8 @@ struct SinkOps
 	char *(*describe)(SinkDef *def);	/* 'table public.alerts', for status and progress */
 } ;
 
+extern bool sink_is_in_database(Sink *sink);
+extern char *sink_shared_by(int64 query_id, SinkDef *def); /* another query with this target, NULL: there is none */
 extern const SinkOps *sink_lookup(const char *kind);
 /* For open(): the sink's own struct, which begins with a Sink. */
 extern Sink *sink_make(Size size, const SinkOps *ops, SinkDef *def, SinkShape *shape);

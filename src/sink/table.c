@@ -249,6 +249,7 @@ to_table_open(SinkDef *def, SinkShape *shape)
 
 	sink->target = target_describe(def, shape);
 	target_find(sink->target, def, shape, false);
+	sink->base.outside = sink->target->outside;
 	if (sink->target->upsert)
 		target_check_key(sink->target, def, false);
 	sink->retraction = retraction_create(sink->target, shape);
@@ -284,6 +285,7 @@ to_table_begin(Sink *base, const BatchInfo *batch)
 
 	if (base->shape->mode == OUTPUT_COMPLETE)
 		target_clear(sink->target);
+	target_take_back(sink->target, base->def, batch);
 	if (sink->divert)
 		divert_begin(sink->divert);
 	if (sink->change)

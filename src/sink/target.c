@@ -11,6 +11,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "foreign/fdwapi.h"
@@ -269,6 +270,19 @@ relation_check_rights(Relation rel, Target *target)
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
 }
 
+static bool
+relation_is_outside(Relation rel)
+{
+	ListCell *lc;
+
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE;
+	foreach (lc, find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL))
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+			return true;
+	return false;
+}
+
 bool
 target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 {
@@ -287,6 +301,7 @@ target_find(Target *target, SinkDef *def, SinkShape *shape, bool missing_ok)
 	target->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
 	relation_check_kind(rel, target, def, shape);
 	relation_check_rights(rel, target);
+	target->outside = relation_is_outside(rel);
 	if (target->batch_id && !target->batch_id_required && get_attnum(target->relid, target->batch_id) == InvalidAttrNumber)
 		target->batch_id = NULL; /* the user's own table, without such a column */
 	table_close(rel, NoLock);
@@ -413,6 +428,33 @@ target_clear(Target *target)
 	if (SPI_execute_plan(target->clear, NULL, NULL, false, 0) != SPI_OK_DELETE)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not clear target %s", target->name)));
 	SPI_finish();
+}
+
+/*
+ * The other server commits just before ours; if ours then does not, the batch comes again and its rows are there. The batch id says which they are. Rows of
+ * another query may have the same number.
+ */
+void
+target_take_back(Target *target, SinkDef *def, const BatchInfo *batch)
+{
+	Oid types[] = {INT8OID};
+	Datum args[] = {Int64GetDatum(batch->batch_id)};
+	char *other;
+
+	if (!target->outside || target->batch_id == NULL || !batch->again || batch->output_mode == OUTPUT_COMPLETE)
+		return;
+	other = sink_shared_by(batch->query_id, def);
+	if (other)
+	{
+		ereport(WARNING, (errmsg("rows of batch " INT64_FORMAT " of query \"%s\" may come twice into %s", batch->batch_id, def->query_name, target->name),
+						  errdetail("Query \"%s\" writes there as well, and whose rows are there already cannot be told.", other)));
+		return;
+	}
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s OPERATOR(pg_catalog.=) $1", target->name, quote_identifier(target->batch_id)), 1, types, args, NULL,
+							  false, 0) < 0 ||
+		SPI_finish() != SPI_OK_FINISH)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not delete rows of %s", target->name)));
 }
 
 void

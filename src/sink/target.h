@@ -17,6 +17,7 @@ typedef struct Target
 	bool upsert;	/* by key; else rows are added */
 	bool key_is_shape_key; /* it is the query's own key, not one from the options */
 	bool retracts;	/* rows leave it by their key, or by what whole rows are compared by */
+	bool outside;	/* a foreign table, or one of its partitions is: rows commit on another server */
 	bool divert;	/* option on_bad_row: rows it does not take become dead letters */
 	char *op;		/* change data: column that says what happened (sink/change.h); NULL: rows are rows */
 	char *unchanged; /* change data: column that names the columns a change did not bring; NULL: none does */
@@ -41,6 +42,8 @@ extern void target_check_delete(Target *target, SinkShape *shape);
 
 /* Deletes all rows, in complete mode and where a change says so. */
 extern void target_clear(Target *target);
+/* Deletes what an earlier attempt of this batch may have committed on another server. */
+extern void target_take_back(Target *target, SinkDef *def, const BatchInfo *batch);
 /* Plans are let go, before the target's memory is. */
 extern void target_release(Target *target);
 

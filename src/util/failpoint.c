@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -32,9 +33,18 @@ failpoints_assign(const char *newval, void *extra)
 	memset(passed, 0, sizeof(passed));
 }
 
+/* The last thing before a commit: whoever registers later is called earlier. */
+static void
+failpoint_committing(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PRE_COMMIT)
+		failpoint_reached("committing");
+}
+
 void
 failpoint_define_settings(void)
 {
+	RegisterXactCallback(failpoint_committing, NULL);
 	DefineCustomStringVariable("stream_ext.failpoints", "Makes batches fail at given steps, for tests.",
 							   "A comma-separated list of step:n:action; actions are kill9, error and sleep.", &failpoints, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, failpoints_assign, NULL);
