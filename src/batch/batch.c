@@ -286,6 +286,7 @@ batch_run(QueryRuntime *rt)
 	if (next_may_ride(rt))
 		rt->pending = rt->pending_fresh = batch_log(rt, &run.durations);
 	MemoryContextSwitchTo(old);
+	FAILPOINT_AT_COMMIT("committing");
 	batch_commit(rt);
 	FAILPOINT("committed");
 	batch_finished(rt, &run);

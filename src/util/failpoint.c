@@ -33,18 +33,29 @@ failpoints_assign(const char *newval, void *extra)
 	memset(passed, 0, sizeof(passed));
 }
 
+static const char *at_commit = NULL;
+
 /* The last thing before a commit: whoever registers later is called earlier. */
 static void
-failpoint_committing(XactEvent event, void *arg)
+transaction_ends(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PRE_COMMIT)
-		failpoint_reached("committing");
+	const char *step = at_commit;
+
+	at_commit = NULL;
+	if (event == XACT_EVENT_PRE_COMMIT && step)
+		failpoint_reached(step);
+}
+
+void
+failpoint_set_at_commit(const char *step)
+{
+	at_commit = step;
 }
 
 void
 failpoint_define_settings(void)
 {
-	RegisterXactCallback(failpoint_committing, NULL);
+	RegisterXactCallback(transaction_ends, NULL);
 	DefineCustomStringVariable("stream_ext.failpoints", "Makes batches fail at given steps, for tests.",
 							   "A comma-separated list of step:n:action; actions are kill9, error and sleep.", &failpoints, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, failpoints_assign, NULL);

@@ -46,8 +46,7 @@ $node->safe_psql('postgres', 'SELECT stream.stop_query(name) FROM stream.queries
 $node->safe_psql('postgres', 'INSERT INTO t DEFAULT VALUES');
 for my $query (qw(kept plain))
 {
-	# CALL commits its own beginning, the log, the batch.
-	my ($code, undef, $error) = $node->psql('postgres', "SET stream_ext.failpoints = 'committing:3:error'; CALL stream.process_all_available('$query')");
+	my ($code, undef, $error) = $node->psql('postgres', "SET stream_ext.failpoints = 'committing:1:error'; CALL stream.process_all_available('$query')");
 	like($error, qr/failpoint reached at step "committing"/, "$query: this server does not commit");
 	is($far->safe_psql('postgres', "SELECT count(*) FROM $query"), $rows + 1, "$query: the other has") if $query eq 'kept';
 	$node->safe_psql('postgres', "CALL stream.process_all_available('$query')");
@@ -58,7 +57,7 @@ cmp_ok($far->safe_psql('postgres', 'SELECT count(*) FROM plain'), '>=', $rows + 
 # Another query in the same table: whose rows they are nobody knows.
 $node->safe_psql('postgres', q{SELECT stream.create_query('second', 'SELECT -id AS id FROM s', stream.to_table('kept'), start => false)});
 $node->safe_psql('postgres', 'INSERT INTO t DEFAULT VALUES');
-$node->psql('postgres', "SET stream_ext.failpoints = 'committing:3:error'; CALL stream.process_all_available('kept')");
+$node->psql('postgres', "SET stream_ext.failpoints = 'committing:1:error'; CALL stream.process_all_available('kept')");
 my (undef, undef, $warning) = $node->psql('postgres', "CALL stream.process_all_available('kept')");
 like($warning, qr/may come twice into public.kept.*Query "second" writes there as well/s, 'with two queries a warning');
 $node->safe_psql('postgres', "SELECT stream.drop_query('second')");
