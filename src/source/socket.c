@@ -12,11 +12,13 @@
 #include "commands/defrem.h"
 #include "format/format.h"
 #include "miscadmin.h"
+#include "util/clock.h"
 #include "util/json_build.h"
 #include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#define LOOK_AGAIN_MS 1000
 #define READ_SIZE 65536
 #define MAX_LINE (64 * 1024 * 1024)
 
@@ -30,7 +32,9 @@ typedef struct SocketReader
 {
 	SourceReader base;
 	int fd;						/* -1: not connected */
-	bool at_end;				/* the server closed */
+	bool at_end;				/* the server closed; it may come back */
+	int64 connected_at;			/* monotonic, the last attempt */
+	bool placed;				/* the first line has its number */
 	MemoryContextCallback closing;
 	MemoryContext lines_context;
 	StringInfoData partial;		/* what came after the last line end */
@@ -90,6 +94,9 @@ socket_connect(SocketReader *reader)
 	}
 	if (rc == 0)
 		freeaddrinfo(addresses);
+	if (reader->fd < 0 && reader->at_end)
+		return; /* nobody there again yet */
+	reader->at_end = false;
 	if (reader->fd < 0)
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION), errmsg("source %s cannot connect to %s port " INT64_FORMAT, reader->base.def->name,
 																	  options->host, options->port)));
@@ -117,8 +124,11 @@ socket_receive(SocketReader *reader)
 	char buf[READ_SIZE];
 	ssize_t n;
 
-	if (reader->fd < 0 && !reader->at_end)
+	if (reader->fd < 0 && clock_monotonic_us() - reader->connected_at >= LOOK_AGAIN_MS * INT64CONST(1000))
+	{
 		socket_connect(reader);
+		reader->connected_at = clock_monotonic_us();
+	}
 	old = MemoryContextSwitchTo(reader->lines_context);
 	while (reader->fd >= 0 && (n = recv(reader->fd, buf, sizeof(buf), 0)) != 0)
 	{
@@ -163,8 +173,10 @@ lines_end(SocketReader *reader)
 static Position *
 socket_latest(SourceReader *base)
 {
-	socket_receive((SocketReader *) base);
-	return source_position_of(lines_end((SocketReader *) base));
+	SocketReader *reader = (SocketReader *) base;
+
+	socket_receive(reader);
+	return source_position_of(reader->placed ? lines_end(reader) : PG_INT64_MAX);
 }
 
 static SourceAdvance
@@ -174,9 +186,10 @@ socket_advance(SourceReader *base, Position *from, Position *ceiling, const Read
 	SourceAdvance advance = {NULL, -1, -1, false, NULL};
 	int64 start = source_position_n(from), end;
 
-	socket_receive(reader);
-	if (reader->lines == NIL)
+	if (!reader->placed || reader->lines == NIL)
 		reader->first = Max(reader->first, start); /* a new connection goes on counting where the log is */
+	reader->placed = true;
+	socket_receive(reader);
 	end = lines_end(reader);
 	if (ceiling)
 		end = Min(end, source_position_n(ceiling));
@@ -334,7 +347,7 @@ socket_wake_socket(SourceReader *base)
 static int
 socket_look_again_ms(SourceReader *base)
 {
-	return ((SocketReader *) base)->at_end ? -1 : 1000;
+	return LOOK_AGAIN_MS;
 }
 
 static void
