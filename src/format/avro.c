@@ -286,17 +286,8 @@ avro_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *
 		/* A message that is no record: the only column takes it. */
 		if (token->schema == NULL && self->ncolumns == 1 && self->scan.tokens[0].schema && self->scan.tokens[0].schema->type != AVRO_RECORD)
 			token = &self->scan.tokens[0];
-		if (!take_token(column, token, value, null, error))
-		{
-			if (!self->null_on_error || *null || !column_take_null(column, error))
-				return false;
-			*null = true;
-		}
-		if (*null || !column->needed)
-		{
-			*null = true;
-			*value = (Datum) 0;
-		}
+		if (!column_settle(column, take_token(column, token, value, null, error), self->null_on_error, value, null, error))
+			return false;
 	}
 	return true;
 }

@@ -70,6 +70,26 @@ extern bool column_epoch(Column *column, const char *p, size_t len, Datum *value
 /* Is NULL allowed? */
 extern bool column_take_null(Column *column, DecodeError *error);
 
+/*
+ * What becomes of a value that was made (good) or not: on_bad_row 'null' lets an unreadable one be NULL, and one that is not needed is left out.
+ */
+static inline bool
+column_settle(Column *column, bool good, bool null_on_error, Datum *value, bool *isnull, DecodeError *error)
+{
+	if (!good)
+	{
+		if (!null_on_error || *isnull || !column_take_null(column, error))
+			return false;
+		*isnull = true;
+	}
+	if (*isnull || !column->needed)
+	{
+		*isnull = true;
+		*value = (Datum) 0;
+	}
+	return true;
+}
+
 /* Fills *error; column may be NULL, else the message begins with its name. Always false, so that callers can return it. */
 extern bool decode_fail(DecodeError *error, const Column *column, int sqlstate, const char *format, ...)
 	pg_attribute_printf(4, 5);

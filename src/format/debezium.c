@@ -3,17 +3,13 @@
  * whose values did not come. With a schema around it or without: what a number in a date column means is the schema's word, else the column's type's.
  * Danger: a placeholder for a large value that was not touched must never pass for a value.
  */
-#include "format/encoded.h"
+#include "format/debezium_schema.h"
 
 #include "catalog/pg_type.h"
 #include "common/base64.h"
 #include "format/binary.h"
-#include "format/json_column.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/memutils.h"
-#include "utils/numeric.h"
 
 #define PLACEHOLDER "__debezium_unavailable_value"
 
@@ -25,29 +21,13 @@ typedef enum Role
 	ROLE_UNCHANGED
 } Role;
 
-typedef struct FieldType
-{
-	Encoding encoding;
-	int scale; /* ENCODED_DECIMAL */
-	bool known; /* the schema says so; else the column's type decides */
-} FieldType;
-
 typedef struct ChangeColumn
 {
 	Column column;
 	Role role;
-	const char *field;	 /* ROLE_IMAGE: name in the row, where it is no path into it */
 	int after[2], before[2]; /* nodes of the image, [1] inside "payload"; ROLE_ENVELOPE, ROLE_OP: after only */
 	int key[2];			 /* node in the message's key */
 } ChangeColumn;
-
-/* Field types of one kind of document, and the schema they were read from. */
-typedef struct SchemaCache
-{
-	char *text;
-	size_t length, room;
-	FieldType *types; /* per column */
-} SchemaCache;
 
 typedef struct DebeziumDecoder
 {
@@ -57,13 +37,13 @@ typedef struct DebeziumDecoder
 	int ncolumns;
 	ChangeColumn *columns;
 	ChangeColumn *unchanged; /* or NULL */
-	Column json;			 /* reads schemas */
 	JsonTree tree, key_tree;
 	JsonScan scan, key_scan;
 	int payload, schema, key_payload, key_schema;
 	int op[2], after[2], before[2];
-	SchemaCache value_schema, key_schema_cache;
+	SchemaCache *value_types, *key_types;
 	FieldType *by_type; /* per column, without a schema */
+	const char **fields; /* per column: its name in the row, where it is no path into one */
 	Datum *names;		/* of columns unchanged in the row at hand */
 	int nnames;
 	char *placeholder_base64;
@@ -180,28 +160,17 @@ column_open(DebeziumDecoder *self, const DecoderConfig *config, int i)
 	}
 	if (c->role == ROLE_IMAGE)
 	{
-		c->field = json_path_first(path, &more);
+		self->fields[self->ncolumns] = json_path_first(path, &more);
 		if (strcmp(path, c->column.name) == 0)
-			c->field = c->column.name;
+			self->fields[self->ncolumns] = c->column.name;
 		else if (more)
-			c->field = NULL;
+			self->fields[self->ncolumns] = NULL;
 	}
 	else if (c->role == ROLE_UNCHANGED)
 		self->unchanged = c;
 	else
 		self->by_type[self->ncolumns].encoding = encoding_by_path(&c->column, path);
 	self->ncolumns++;
-}
-
-/* For schemas: a jsonb that nobody declared. */
-static void
-json_column_init(Column *column)
-{
-	TupleDesc desc = CreateTemplateTupleDesc(1);
-	DecoderConfig config = {.desc = desc};
-
-	TupleDescInitEntry(desc, 1, "schema", JSONBOID, -1, 0);
-	column_init(column, &config, 0);
 }
 
 static char *
@@ -226,11 +195,9 @@ debezium_open(const DecoderConfig *config)
 	self->unit = config->timestamp_unit;
 	self->columns = palloc0(sizeof(ChangeColumn) * room);
 	self->by_type = palloc0(sizeof(FieldType) * room);
-	self->value_schema.types = palloc0(sizeof(FieldType) * room);
-	self->key_schema_cache.types = palloc0(sizeof(FieldType) * room);
+	self->fields = palloc0(sizeof(char *) * room);
 	self->names = palloc(sizeof(Datum) * room);
 	self->placeholder_base64 = placeholder_base64();
-	json_column_init(&self->json);
 	json_tree_init(&self->tree, json_tree_palloc);
 	json_tree_init(&self->key_tree, json_tree_palloc);
 	self->payload = add_field(&self->tree, 0, "payload");
@@ -248,122 +215,12 @@ debezium_open(const DecoderConfig *config)
 	for (int i = 0; i < config->desc->natts; i++)
 		if (config->paths[i] != NULL && !TupleDescAttr(config->desc, i)->attisdropped)
 			column_open(self, config, i);
+	self->value_types = schema_cache_make(self->fields, self->by_type, self->ncolumns, true);
+	self->key_types = schema_cache_make(self->fields, self->by_type, self->ncolumns, false);
 	json_tree_finish(&self->tree, &self->scan);
 	json_tree_finish(&self->key_tree, &self->key_scan);
 	self->scan.check_number = self->key_scan.check_number = column_number_fits_numeric;
 	return &self->base;
-}
-
-/* ---- schemas ---- */
-
-static JsonbValue *
-member(JsonbContainer *object, const char *name, JsonbValue *value)
-{
-	return getKeyJsonValueFromContainer(object, name, strlen(name), value);
-}
-
-/* A string member, NULL: there is none. */
-static char *
-member_text(JsonbContainer *object, const char *name)
-{
-	JsonbValue v;
-
-	if (member(object, name, &v) == NULL || v.type != jbvString)
-		return NULL;
-	return pnstrdup(v.val.string.val, v.val.string.len);
-}
-
-static FieldType
-field_type(JsonbContainer *field)
-{
-	FieldType type = {.known = true};
-	char *name = member_text(field, "name"), *base = member_text(field, "type"), *scale;
-	JsonbValue v;
-
-	type.encoding = name ? encoding_of_name(name) : ENCODED_PLAIN;
-	if (type.encoding == ENCODED_PLAIN && base && strcmp(base, "bytes") == 0)
-		type.encoding = ENCODED_BYTES;
-	if (type.encoding != ENCODED_DECIMAL || member(field, "parameters", &v) == NULL || v.type != jbvBinary ||
-		!JsonContainerIsObject(v.val.binary.data))
-		return type;
-	scale = member_text(v.val.binary.data, "scale");
-	type.scale = scale ? atoi(scale) : 0;
-	return type;
-}
-
-/* Of the fields of a struct, calls for each. */
-static void
-types_from_fields(DebeziumDecoder *self, JsonbContainer *record, FieldType *types)
-{
-	JsonbValue fields;
-
-	if (member(record, "fields", &fields) == NULL || fields.type != jbvBinary || !JsonContainerIsArray(fields.val.binary.data))
-		return;
-	for (uint32 i = 0; i < JsonContainerSize(fields.val.binary.data); i++)
-	{
-		JsonbValue *field = getIthJsonbValueFromContainer(fields.val.binary.data, i);
-		char *name = field->type == jbvBinary && JsonContainerIsObject(field->val.binary.data) ? member_text(field->val.binary.data, "field") : NULL;
-
-		for (int c = 0; name && c < self->ncolumns; c++)
-			if (self->columns[c].field && strcmp(self->columns[c].field, name) == 0)
-				types[c] = field_type(field->val.binary.data);
-	}
-}
-
-/* The struct in the fields of an envelope's schema that the image has. */
-static JsonbContainer *
-image_schema(JsonbContainer *envelope)
-{
-	JsonbValue fields;
-
-	if (member(envelope, "fields", &fields) == NULL || fields.type != jbvBinary || !JsonContainerIsArray(fields.val.binary.data))
-		return NULL;
-	for (uint32 i = 0; i < JsonContainerSize(fields.val.binary.data); i++)
-	{
-		JsonbValue *field = getIthJsonbValueFromContainer(fields.val.binary.data, i);
-		char *name = field->type == jbvBinary && JsonContainerIsObject(field->val.binary.data) ? member_text(field->val.binary.data, "field") : NULL;
-
-		if (name && strcmp(name, "after") == 0)
-			return field->val.binary.data;
-	}
-	return NULL;
-}
-
-/* Documents of a stream repeat their schema byte for byte: it is read once. */
-static bool
-schema_load(DebeziumDecoder *self, SchemaCache *cache, const JsonToken *token, bool is_envelope, DecodeError *error)
-{
-	JsonbContainer *record;
-	Datum jsonb;
-
-	if (cache->text && cache->length == token->len && memcmp(cache->text, token->start, token->len) == 0)
-		return true;
-	if (!column_from_json(&self->json, token->start, token->len, &jsonb, error))
-		return false;
-	memcpy(cache->types, self->by_type, sizeof(FieldType) * self->ncolumns);
-	record = &DatumGetJsonbP(jsonb)->root;
-	if (is_envelope)
-		record = image_schema(record);
-	if (record)
-		types_from_fields(self, record, cache->types);
-	if (cache->room < token->len)
-	{
-		if (cache->text)
-			pfree(cache->text);
-		cache->room = token->len;
-		cache->text = MemoryContextAllocHuge(GetMemoryChunkContext(self), cache->room);
-	}
-	memcpy(cache->text, token->start, token->len);
-	cache->length = token->len;
-	return true;
-}
-
-static const FieldType *
-types_of(DebeziumDecoder *self, SchemaCache *cache, const JsonToken *schema, bool is_envelope, DecodeError *error)
-{
-	if (schema->kind != JSON_OBJECT)
-		return self->by_type;
-	return schema_load(self, cache, schema, is_envelope, error) ? cache->types : NULL;
 }
 
 /* ---- values ---- */
@@ -419,33 +276,10 @@ from_base64(Column *column, FieldType type, const JsonToken *token, Datum *value
 	return encoded_bytes(column, bytes, n, value, error);
 }
 
-/* {"scale": 2, "value": "…"}: a decimal that brings its scale along. */
-static bool
-variable_decimal(DebeziumDecoder *self, Column *column, const JsonToken *token, Datum *value, DecodeError *error)
-{
-	JsonbValue v;
-	JsonbContainer *object;
-	Datum jsonb;
-	JsonToken digits = {.kind = JSON_STRING};
-	FieldType type = {.encoding = ENCODED_DECIMAL};
-	bool out_of_range = false;
-
-	if (!column_from_json(&self->json, token->start, token->len, &jsonb, error))
-		return false;
-	object = &DatumGetJsonbP(jsonb)->root;
-	if (member(object, "scale", &v) == NULL || v.type != jbvNumeric)
-		return column_from_json(column, token->start, token->len, value, error);
-	type.scale = numeric_int4_opt_error(v.val.numeric, &out_of_range);
-	digits.start = member_text(object, "value");
-	if (digits.start == NULL || out_of_range)
-		return column_from_json(column, token->start, token->len, value, error);
-	digits.len = strlen(digits.start);
-	return from_base64(column, type, &digits, value, error);
-}
-
 static bool
 image_value(DebeziumDecoder *self, Column *column, FieldType type, const JsonToken *token, Datum *value, bool *isnull, DecodeError *error)
 {
+	JsonToken digits;
 	size_t len;
 	const char *text;
 
@@ -461,8 +295,11 @@ image_value(DebeziumDecoder *self, Column *column, FieldType type, const JsonTok
 		text = token_text(token, &len);
 		return encoded_json(column, text, len, value, error);
 	}
-	if (token->kind == JSON_OBJECT && column->base_type == NUMERICOID)
-		return variable_decimal(self, column, token, value, error);
+	if (token->kind == JSON_OBJECT && column->base_type == NUMERICOID && schema_variable_decimal(self->value_types, token, &type.scale, &digits))
+	{
+		type.encoding = ENCODED_DECIMAL;
+		return from_base64(column, type, &digits, value, error);
+	}
 	return json_column_value(column, token, value, isnull, error);
 }
 
@@ -480,18 +317,7 @@ take_value(DebeziumDecoder *self, ChangeColumn *c, FieldType type, const JsonTok
 	bool *null = &isnull[column->index];
 
 	*value = (Datum) 0;
-	if (!image_value(self, column, type, token, value, null, error))
-	{
-		if (!self->null_on_error || *null || !column_take_null(column, error))
-			return false;
-		*null = true;
-	}
-	if (*null || !column->needed)
-	{
-		*null = true;
-		*value = (Datum) 0;
-	}
-	return true;
+	return column_settle(column, image_value(self, column, type, token, value, null, error), self->null_on_error, value, null, error);
 }
 
 static void
@@ -546,7 +372,7 @@ debezium_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bo
 	wrapped = self->scan.tokens[self->payload].kind == JSON_OBJECT;
 	if (!check_event(self, wrapped, &op, error))
 		return false;
-	types = wrapped ? types_of(self, &self->value_schema, &self->scan.tokens[self->schema], true, error) : self->by_type;
+	types = wrapped ? schema_types(self->value_types, &self->scan.tokens[self->schema], error) : self->by_type;
 	if (types == NULL)
 		return false;
 	self->nnames = 0;
@@ -570,7 +396,7 @@ debezium_decode_key(Decoder *decoder, const char *key, size_t len, Datum *values
 	if (!json_scan(&self->key_scan, key, len))
 		return json_fail(&self->key_scan, error);
 	wrapped = self->key_scan.tokens[self->key_payload].kind == JSON_OBJECT;
-	types = types_of(self, &self->key_schema_cache, &self->key_scan.tokens[self->key_schema], false, error);
+	types = schema_types(self->key_types, &self->key_scan.tokens[self->key_schema], error);
 	if (types == NULL)
 		return false;
 	self->nnames = 0;

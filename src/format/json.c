@@ -161,17 +161,9 @@ json_decode(Decoder *decoder, const char *buf, size_t len, Datum *values, bool *
 		Datum *value = &values[column->index];
 		bool *null = &isnull[column->index];
 
-		if (!json_column_value(column, &self->scan.tokens[self->nodes[i]], value, null, error))
-		{
-			if (!self->null_on_error || *null || !column_take_null(column, error))
-				return false;
-			*null = true;
-		}
-		if (*null || !column->needed)
-		{
-			*null = true;
-			*value = (Datum) 0;
-		}
+		if (!column_settle(column, json_column_value(column, &self->scan.tokens[self->nodes[i]], value, null, error),
+						   self->null_on_error, value, null, error))
+			return false;
 	}
 	return true;
 }
