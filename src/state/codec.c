@@ -171,15 +171,25 @@ read_by_value(DatumCodec *codec, const char *bytes)
 	return fetch_att(fixed.bytes, true, codec->length);
 }
 
+/* A label that was renamed, a column that was added: the type's own message says what, this where. */
+static void
+read_context(void *arg)
+{
+	errcontext("reading a value of type %s from the saved state of a streaming query", format_type_be(((DatumCodec *) arg)->type));
+}
+
 static Datum
 read_received(DatumCodec *codec, const char *bytes, Size length)
 {
+	ErrorContextCallback context = {.previous = error_context_stack, .callback = read_context, .arg = codec};
 	StringInfoData message;
 	Datum value;
 
+	error_context_stack = &context;
 	initStringInfo(&message);
 	appendBinaryStringInfo(&message, bytes, length);
 	value = ReceiveFunctionCall(&codec->receive, &message, codec->receive_param, codec->typmod);
+	error_context_stack = context.previous;
 	pfree(message.data); /* a kilobyte at least, in memory that lives as long as the state */
 	return value;
 }

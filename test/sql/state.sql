@@ -66,6 +66,27 @@ UPDATE stream.state_change SET data = set_byte(data, 1, 15);
 CALL stream.process_all_available('hits');
 SELECT differences FROM verdict;
 
+-- So does a value whose type has changed under it; undone, all is well.
+CREATE TYPE st.mood AS ENUM ('low', 'high');
+CREATE TABLE st.feel_t (m st.mood, v int);
+SELECT stream.create_source('st.feel', 'table', options => '{"table": "st.feel_t"}');
+SELECT stream.create_query('feels', 'SELECT m, sum(v) AS total FROM st.feel GROUP BY m', stream.to_table('st.feels'), 'update', start => false) > 0 AS created;
+INSERT INTO st.feel_t VALUES ('low', 1), ('high', 2);
+CALL stream.process_all_available('feels');
+ALTER TYPE st.mood RENAME VALUE 'low' TO 'blue';
+\c
+\set SHOW_CONTEXT always
+\set VERBOSITY default
+INSERT INTO st.feel_t VALUES ('high', 3);
+CALL stream.process_all_available('feels');
+\set SHOW_CONTEXT never
+\set VERBOSITY terse
+ALTER TYPE st.mood RENAME VALUE 'blue' TO 'low';
+CALL stream.process_all_available('feels');
+SELECT * FROM st.feels ORDER BY m;
+SELECT stream.drop_query('feels');
+SET search_path = st;
+
 -- The memory state may take is limited.
 \set VERBOSITY sqlstate
 SET stream_ext.state_memory = '1MB';
