@@ -40,6 +40,9 @@ extern void target_check_key(Target *target, SinkDef *def, bool make);
 /* 42501 unless rows may be deleted, where the query does. */
 extern void target_check_delete(Target *target, SinkShape *shape);
 
+/* A statement of the target's own, as the current user. */
+extern void target_execute(const char *sql);
+
 /* Deletes all rows, in complete mode and where a change says so. */
 extern void target_clear(Target *target);
 /* Deletes what an earlier attempt of this batch may have committed on another server. */
