@@ -37,6 +37,7 @@ deps_table()
 		test    postgresql-15              deps_pg_file bindir initdb
 		other   postgresql-15-hll          deps_pg_file sharedir extension/hll.control
 		other   postgresql-15-tdigest      deps_pg_file sharedir extension/tdigest.control
+		other   postgresql-15-cron         deps_pg_file sharedir extension/pg_cron.control
 		valgrind valgrind                  deps_command valgrind
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More

@@ -117,7 +117,7 @@ roots_prepare() # $1 version
 		rm -rf "$root" "$root.apt"
 		mkdir -p "$root"
 		# shellcheck disable=SC2086
-		if ! { roots_download "$release" "$root.apt" install $roots_packages "postgresql-$v" "postgresql-$v-hll" "postgresql-$v-tdigest" &&
+		if ! { roots_download "$release" "$root.apt" install $roots_packages "postgresql-$v" "postgresql-$v-hll" "postgresql-$v-tdigest" "postgresql-$v-cron" &&
 			roots_download "$release" "$root.apt" download "postgresql-server-dev-$v" libpq-dev &&
 			roots_unpack "$root.apt/cache/archives" "$root" && roots_configure "$root"; } >"$log" 2>&1; then
 			tail -n 5 "$log" >&2

@@ -97,7 +97,8 @@ suite_tap_files() # $1 directory
 	# Each file by itself, two at a time; the last line of each log says how it went.
 	# shellcheck disable=SC2016
 	xargs -P 2 -I @ bash -c '
-		TESTDIR=$WORK/tap/@; rm -rf "$TESTDIR"; mkdir -p "$TESTDIR"; export TESTDIR
+		TESTDIR=$WORK/tap/@; rm -rf "$TESTDIR"; mkdir -p "$TESTDIR"
+		export TESTDIR TESTDATADIR=$TESTDIR/tmp_check TESTLOGDIR=$TESTDIR/log     # 15; later versions
 		log=$WORK/logs/tap/@.log
 		if timeout "${TAP_TIMEOUT:-900}" prove --nocolor --verbose "$1/@.pl" >"$log" 2>&1; then
 			if grep -q "^Result: NOTESTS" "$log"; then echo "skipped @: $(grep -m1 -oi "# SKIP.*" "$log")"; exit; fi
