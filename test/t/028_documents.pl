@@ -1,4 +1,4 @@
-# The SQL in README.md and doc/ as it stands there: each document's blocks in their order, in a database of its own, beside an embedded broker (for
+# The SQL in README.md and doc/ as it stands there: each document's blocks in their order, in a database of its own, beside a broker of its own (for
 # localhost:9092) and a directory (for /srv/stream). Comments in the documents prepare and check: <!-- broker: COMMAND -->, <!-- sql: SQL -->,
 # <!-- file: NAME CONTENT -->, <!-- is: SQL => ANSWER --> (waited for). A block marked `error CODE` must fail so, one marked `pg_cron` is for where that is.
 # doc/operations.md has a test of its own.
@@ -13,8 +13,7 @@ use StreamNode;
 use Test::More;
 
 my $top = "$FindBin::Bin/../..";
-my $broker = StreamBroker->new;
-my $bootstrap = $broker->bootstrap;
+my ($broker, $bootstrap);
 my $files = PostgreSQL::Test::Utils::tempdir('srv');
 chomp(my $share = `pg_config --sharedir`);
 my $cron = -e "$share/extension/pg_cron.control";
@@ -37,6 +36,7 @@ sub run_block
 sub run_comment
 {
 	my ($database, $what, $verb, $text) = @_;
+	return if $verb eq 'is pg_cron' && !$cron;
 	if ($verb eq 'broker') { $broker->ask($text) }
 	elsif ($verb eq 'sql') { run_block($database, $what, '', $text) }
 	elsif ($verb eq 'file')
@@ -59,9 +59,11 @@ for my $path ("$top/README.md", grep { !/operations\.md$/ } glob("$top/doc/*.md"
 	my $database = lc($name) =~ tr/-/_/r;
 	my $text = slurp_file($path);
 	my $number = 0;
+	$broker = StreamBroker->new;
+	$bootstrap = $broker->bootstrap;
 	$node->safe_psql('postgres', "CREATE DATABASE \"$database\"");
 	$node->safe_psql($database, 'CREATE EXTENSION stream_ext') unless $text =~ /^CREATE EXTENSION stream_ext/m;
-	while ($text =~ /^```sql([^\n]*)\n(.*?)^```|^<!-- (broker|sql|file|is): (.*?) -->/gsm)
+	while ($text =~ /^```sql([^\n]*)\n(.*?)^```|^<!-- (broker|sql|file|is|is pg_cron): (.*?) -->/gsm)
 	{
 		if (defined $3) { run_comment($database, "$name, comment behind block $number", $3, $4) }
 		else { $number++; run_block($database, "$name, block $number", $1, $2) }
@@ -69,6 +71,7 @@ for my $path ("$top/README.md", grep { !/operations\.md$/ } glob("$top/doc/*.md"
 	my $failed = $node->safe_psql($database, "SELECT string_agg(name || ': ' || error, ', ') FROM stream.queries WHERE status IN ('failed', 'restarting')");
 	is($failed, '', "$name: no query failed");
 	$node->safe_psql('postgres', "DROP DATABASE \"$database\" WITH (FORCE)");
+	$broker->finish;
 }
 $node->stop;
 done_testing();
