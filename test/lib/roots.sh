@@ -106,25 +106,26 @@ roots_add_16() # $1 root: PostgreSQL 16 with its headers, as PyPI has it
 
 roots_prepare() # $1 version
 {
-	local root release log v
+	local root release log v packages
 	root=$(roots_path "$1") release=$(roots_release "$1") log=$(roots_path "$1").log v=$(roots_server "$1")
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! command -v unshare >/dev/null; then
 		echo "roots of other versions are made by root, from Debian's packages (apt-get, dpkg-deb, unshare)" >&2
 		return 1
 	fi
-	if [ ! -e "$root/done" ]; then
+	packages=$(echo $roots_packages postgresql-$v{,-hll,-tdigest,-cron})
+	if [ "$(cat "$root/packages" 2>/dev/null)" != "$packages" ]; then
 		echo "== Unpacking Debian $release"
 		rm -rf "$root" "$root.apt"
 		mkdir -p "$root"
 		# shellcheck disable=SC2086
-		if ! { roots_download "$release" "$root.apt" install $roots_packages "postgresql-$v" "postgresql-$v-hll" "postgresql-$v-tdigest" "postgresql-$v-cron" &&
+		if ! { roots_download "$release" "$root.apt" install $packages &&
 			roots_download "$release" "$root.apt" download "postgresql-server-dev-$v" libpq-dev &&
 			roots_unpack "$root.apt/cache/archives" "$root" && roots_configure "$root"; } >"$log" 2>&1; then
 			tail -n 5 "$log" >&2
 			return 1
 		fi
 		rm -rf "$root.apt"
-		touch "$root/done"
+		echo "$packages" >"$root/packages"
 	fi
 	[ "$1" != 16 ] || roots_add_16 "$root"
 }
