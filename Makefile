@@ -1,13 +1,14 @@
 # stream_ext: `make demo` shows it, `make check` tests it; `make help` lists the rest.
 
 EXTENSION = stream_ext
-EXTVERSION = 0.1.0
+EXTVERSION = 0.2.0
 MODULE_big = stream_ext
 SOURCES := $(sort $(wildcard src/*.c src/*/*.c))
 OBJS := $(SOURCES:.c=.o)
 INSTALL_PARTS := $(sort $(wildcard sql/install/*.sql))
-DATA = $(wildcard sql/stream_ext--*--*.sql)
-DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql
+UPDATES = $(patsubst sql/update/%,sql/$(EXTENSION)--%,$(wildcard sql/update/*.sql))
+DATA = $(filter-out $(UPDATES),$(wildcard sql/stream_ext--*--*.sql))
+DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql $(UPDATES)
 DOCS = $(wildcard doc/*.md)
 
 PG_CPPFLAGS = -I$(CURDIR)/src -DSTREAM_VERSION='"$(EXTVERSION)"' $(shell pkg-config --cflags rdkafka 2>/dev/null)
@@ -48,8 +49,12 @@ endif
 # Every object sees every header: the tree is small, a stale object costs more.
 $(OBJS): $(wildcard src/*.h src/*/*.h)
 
-$(DATA_built): $(INSTALL_PARTS)
+sql/$(EXTENSION)--$(EXTVERSION).sql: $(INSTALL_PARTS)
 	cat $(INSTALL_PARTS) > $@
+
+# An update script takes over whole parts of the install script: @PART@ (sql/update).
+sql/$(EXTENSION)--%.sql: sql/update/%.sql $(INSTALL_PARTS)
+	awk '/^@.*@$$/ { part = "sql/install/" substr($$0, 2, length - 2); while ((getline line < part) > 0) { sub(/^CREATE VIEW/, "CREATE OR REPLACE VIEW", line); print line }; next } { print }' $< > $@
 endif
 
 # What clang's static analyzer thinks of every source: to be read, not obeyed (it does not know that ereport(ERROR) never returns).

@@ -12,6 +12,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "util/compat.h"
+#include "util/extension.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -32,6 +33,7 @@ heap_relation_oid(const char *name)
 	Oid schema = get_namespace_oid("stream", true);
 	Oid relation = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 
+	extension_check_version();
 	if (!OidIsValid(relation))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation stream.%s does not exist", name),
 						errhint("Is the extension stream_ext installed in this database, and up to date?")));

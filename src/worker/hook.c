@@ -123,12 +123,19 @@ template_database(CreatedbStmt *stmt)
 }
 
 static bool
-drops_extension(DropStmt *stmt)
+owns_extension(void)
 {
 	Oid extension = get_extension_oid("stream_ext", true);
+
+	return OidIsValid(extension) && pg_extension_ownercheck(extension, GetUserId());
+}
+
+static bool
+drops_extension(DropStmt *stmt)
+{
 	ListCell *cell;
 
-	if (stmt->removeType != OBJECT_EXTENSION || !OidIsValid(extension) || !pg_extension_ownercheck(extension, GetUserId()))
+	if (stmt->removeType != OBJECT_EXTENSION || !owns_extension())
 		return false;
 	foreach (cell, stmt->objects)
 	{
@@ -152,6 +159,8 @@ database_to_free(Node *stmt)
 																					: InvalidOid;
 		case T_RenameStmt:
 			return ((RenameStmt *) stmt)->renameType == OBJECT_DATABASE ? owned_database(((RenameStmt *) stmt)->subname) : InvalidOid;
+		case T_AlterExtensionStmt: /* an update changes tables that workers have open, perhaps to those of another library */
+			return strcmp(((AlterExtensionStmt *) stmt)->extname, "stream_ext") == 0 && owns_extension() ? MyDatabaseId : InvalidOid;
 		case T_DropStmt:
 			return drops_extension((DropStmt *) stmt) ? MyDatabaseId : InvalidOid;
 		default:
@@ -165,8 +174,6 @@ database_to_look_at(Node *stmt)
 {
 	switch (nodeTag(stmt))
 	{
-		case T_AlterExtensionStmt:
-			return strcmp(((AlterExtensionStmt *) stmt)->extname, "stream_ext") == 0 ? MyDatabaseId : InvalidOid;
 		case T_AlterDatabaseStmt:
 			return option_text(((AlterDatabaseStmt *) stmt)->options, "allow_connections") ? owned_database(((AlterDatabaseStmt *) stmt)->dbname)
 																							: InvalidOid;

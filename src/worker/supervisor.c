@@ -5,11 +5,8 @@
  */
 #include "worker/supervisor.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "metadata/attempt.h"
 #include "metadata/query.h"
@@ -21,6 +18,7 @@
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "util/clock.h"
+#include "util/extension.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -53,30 +51,6 @@ static MemoryContext supervisor_context;
 static List *supervised = NIL;
 
 /* ---- the table ---- */
-
-/* The installed version of the extension in this database, NULL: not installed. In a transaction. */
-static char *
-extension_version(void)
-{
-	Relation relation = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-	char *version = NULL;
-
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum("stream_ext"));
-	scan = systable_beginscan(relation, ExtensionNameIndexId, true, NULL, 1, &key);
-	if ((tuple = systable_getnext(scan)) != NULL)
-	{
-		bool isnull;
-		Datum value = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(relation), &isnull);
-
-		version = isnull ? pstrdup("") : TextDatumGetCString(value);
-	}
-	systable_endscan(scan);
-	table_close(relation, AccessShareLock);
-	return version;
-}
 
 static bool
 extension_is_ours(void)

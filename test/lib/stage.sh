@@ -37,7 +37,7 @@ stage_copy_tree() # sources keep their times, so make builds only what changed
 	for part in src sql test expected doc Makefile stream_ext.control README.md; do
 		[ ! -e "$top/$part" ] || parts+=("$part")
 	done
-	tar -C "$top" -c --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=__pycache__ --exclude='stream_ext--?.?.?.sql' "${parts[@]}" |
+	tar -C "$top" -c --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=__pycache__ --exclude='sql/stream_ext--?.?.?.sql' "${parts[@]}" |
 		tar -C "$work/tree" -x
 	rm -rf "$work/tree/results" "$work/tree/tmp_check" "$work/tree/output_iso"
 }
