@@ -3,6 +3,7 @@
  */
 #include "operator/best.h"
 
+#include "util/compat.h"
 #include "utils/memutils.h"
 
 BestList *
