@@ -1,6 +1,7 @@
 /*
- * portable_hash.c: a value hashed part by part, so that enums in it count by their labels.
- * Equal values have equal parts; where parts are not told apart (ranges of enums) all values share one hash, which is slow and right.
+ * portable_hash.c: a value hashed part by part, without what is an enum in it.
+ * Labels share a hash: they are few, and whoever looks for one reads the others' keys as well, so that a label that was renamed since is an error, as
+ * everywhere, not a key that is not found. Arrays and ranges of enums share one, too, which is slow and right.
  */
 #include "state/portable_hash.h"
 
@@ -8,7 +9,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/array.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -46,14 +46,6 @@ type_has_enum(Oid type)
 		default:
 			return false;
 	}
-}
-
-static uint64
-hash_label(Datum value)
-{
-	char *label = DatumGetCString(DirectFunctionCall1(enum_out, value));
-
-	return DatumGetUInt64(hash_any_extended((unsigned char *) label, strlen(label), 0));
 }
 
 static uint64
@@ -118,13 +110,5 @@ portable_hash(Oid type, Oid collation, Datum value)
 		return hash_plain(base, collation, value);
 	if (OidIsValid(element))
 		return hash_elements(element, collation, value);
-	switch (get_typtype(base))
-	{
-		case TYPTYPE_ENUM:
-			return hash_label(value);
-		case TYPTYPE_COMPOSITE:
-			return hash_fields(value);
-		default:
-			return 0;
-	}
+	return get_typtype(base) == TYPTYPE_COMPOSITE ? hash_fields(value) : 0;
 }

@@ -1,6 +1,6 @@
 /*
  * portable_hash.h: hashes that lie in tables: the same in every process, after every restart, and in another database a dump was restored to.
- * Types hash enums by the oids of their labels, which are others there.
+ * Types hash enums by the oids of their labels, which are others there; labels themselves can be renamed.
  */
 #ifndef STREAM_STATE_PORTABLE_HASH_H
 #define STREAM_STATE_PORTABLE_HASH_H

@@ -71,20 +71,25 @@ CREATE TYPE st.mood AS ENUM ('low', 'high');
 CREATE TABLE st.feel_t (m st.mood, v int);
 SELECT stream.create_source('st.feel', 'table', options => '{"table": "st.feel_t"}');
 SELECT stream.create_query('feels', 'SELECT m, sum(v) AS total FROM st.feel GROUP BY m', stream.to_table('st.feels'), 'update', start => false) > 0 AS created;
+SELECT stream.create_query('feels_table', 'SELECT m, sum(v) AS total FROM st.feel GROUP BY m', stream.to_table('st.feels_table'), 'update', options => '{"state_provider": "table"}', start => false) > 0 AS created;
 INSERT INTO st.feel_t VALUES ('low', 1), ('high', 2);
 CALL stream.process_all_available('feels');
+CALL stream.process_all_available('feels_table');
 ALTER TYPE st.mood RENAME VALUE 'low' TO 'blue';
 \c
 \set SHOW_CONTEXT always
 \set VERBOSITY default
-INSERT INTO st.feel_t VALUES ('high', 3);
+INSERT INTO st.feel_t VALUES ('high', 3), ('blue', 4);
 CALL stream.process_all_available('feels');
+CALL stream.process_all_available('feels_table');
 \set SHOW_CONTEXT never
 \set VERBOSITY terse
 ALTER TYPE st.mood RENAME VALUE 'blue' TO 'low';
 CALL stream.process_all_available('feels');
+CALL stream.process_all_available('feels_table');
 SELECT * FROM st.feels ORDER BY m;
-SELECT stream.drop_query('feels');
+SELECT * FROM st.feels_table ORDER BY m;
+SELECT stream.drop_query('feels'), stream.drop_query('feels_table');
 SET search_path = st;
 
 -- The memory state may take is limited.
