@@ -152,6 +152,9 @@ suite_property()
 	echo '-- with state in place'
 	# shellcheck disable=SC2086
 	suite_python property_in_place test/property/run.py --count "${PROPERTY_COUNT:-100}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"} --query-options "$IN_PLACE"
+	echo '-- queries altered, rewound, killed'
+	# shellcheck disable=SC2086
+	suite_python operations test/property/operations.py --count "${OPERATIONS_COUNT:-3}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}
 }
 
 suite_one() # a check that is one program: $1 name, then the command
