@@ -87,6 +87,21 @@ roots_configure() # $1 root
 	chroot "$1" /sbin/ldconfig
 }
 
+# What pg_upgrade starts from: PostgreSQL 15 with the libraries that later releases have in other versions. Tests install into it.
+roots_add_old() # $1 root
+{
+	[ -e "$1/usr/lib/postgresql/15/bin/postgres" ] && return
+	local xml=
+	[ -n "$(find "$1/usr/lib" -name libxml2.so.2)" ] || xml=libxml2
+	# shellcheck disable=SC2086
+	roots_download bookworm "$1.old" download postgresql-15 postgresql-client-15 postgresql-server-dev-15 libicu72 libldap-2.5-0 $xml >"$1.old.log" 2>&1 &&
+		roots_unpack "$1.old/cache/archives" "$1" >>"$1.old.log" 2>&1 && chroot "$1" /sbin/ldconfig || { tail -n 5 "$1.old.log" >&2; return 1; }
+	chown -R 5432:5432 "$1/usr/lib/postgresql/15" "$1/usr/share/postgresql/15"
+	mkdir -p "$1/usr/share/doc/postgresql-doc-15"
+	chown -R 5432:5432 "$1/usr/share/doc/postgresql-doc-15" "$1/usr/share/postgresql"
+	rm -rf "$1.old"
+}
+
 roots_add_16() # $1 root: PostgreSQL 16 with its headers, as PyPI has it
 {
 	local wheel
@@ -127,7 +142,10 @@ roots_prepare() # $1 version
 		rm -rf "$root.apt"
 		echo "$packages" >"$root/packages"
 	fi
-	[ "$1" != 16 ] || roots_add_16 "$root"
+	case $1 in
+		16) roots_add_16 "$root" ;;
+		17 | 18) roots_add_old "$root" ;;
+	esac
 }
 
 roots_copy_tree() # $1 root

@@ -112,6 +112,22 @@ suite_tap_files() # $1 directory
 	suite_count "$ok" "$bad"
 }
 
+# From PostgreSQL 15 to the version under test: a root of check-versions has both, and lets us install into the old one.
+suite_upgrade()
+{
+	local old=/usr/lib/postgresql/15/bin
+	[ -w "$("$old/pg_config" --pkglibdir)" ] || { suite_one 'PostgreSQL 15 is there to upgrade from' false; return 0; }
+	rm -rf "$WORK/old"
+	mkdir -p "$WORK/old"
+	tar -C "$WORK/tree" -c --exclude='*.o' --exclude='*.so' --exclude=./build . | tar -C "$WORK/old" -x
+	if ! make -s -C "$WORK/old" -j2 with_llvm=no PG_CONFIG="$old/pg_config" FAILPOINTS=1 all install >"$WORK/logs/make_old.log" 2>&1; then
+		tail -n 5 "$WORK/logs/make_old.log"
+		suite_one 'the extension builds for PostgreSQL 15' false
+		return 0
+	fi
+	OLD_BIN=$old NEW_BIN=$(dirname "$(command -v postgres)") suite_tap_files test/upgrade
+}
+
 suite_tap() { suite_tap_files test/t; }
 
 suite_kafka()

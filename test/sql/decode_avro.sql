@@ -44,7 +44,7 @@ CREATE TABLE forms (i int, n numeric, f float4, s text, d date, t time, ts times
 CREATE FUNCTION form(type text, v bytea) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(c || '=' || regexp_replace(r, '^\(,*|,*\)$', '', 'g'), ' ' ORDER BY k)
     FROM unnest('{i,n,f,s,d,t,ts,tz,iv,b,j,u}'::text[]) WITH ORDINALITY AS c(c, k), LATERAL (SELECT avro('forms', rec(fld(c, type)), v)) AS a(r)
-    WHERE r LIKE '(%' $$;
+    WHERE r LIKE '(%' AND NOT (c = 'iv' AND r ~ 'infinity') $$;     -- which intervals can be since 17
 SELECT type, v, form(type, v) FROM (VALUES
     ('"int"', n(20513)), ('"int"', n(-2147483648)), ('"long"', n(9223372036854775807)), ('"long"', n(-9223372036854775808)), ('"float"', f(0.1)), ('"float"', f('Infinity')), ('"double"', d(0.1)), ('"double"', d('NaN')), ('"double"', d(1e300)), ('"double"', d(-0.0)),
     ('"boolean"', '\x01'), ('"null"', ''), ('"string"', s('')), ('"string"', s('2026-03-01')), ('"bytes"', b('\x00ff')), ('"bytes"', b('')), ('{"type":"fixed","name":"f","size":3}', '\x010203'), ('{"type":"enum","name":"e","symbols":["A","B\"C"]}', n(1)),

@@ -18,7 +18,7 @@ my %role = (
 	row_security => 'off', DateStyle => 'German, DMY', TimeZone => 'Pacific/Chatham', bytea_output => 'escape', extra_float_digits => '-15', IntervalStyle => 'sql_standard',
 	xmlbinary => 'hex', jit => 'on', jit_above_cost => '0', standard_conforming_strings => 'off', escape_string_warning => 'off', array_nulls => 'off',
 	transform_null_equals => 'on', quote_all_identifiers => 'on', check_function_bodies => 'off', plan_cache_mode => 'force_generic_plan',
-	max_parallel_workers_per_gather => '4', parallel_setup_cost => '0', parallel_tuple_cost => '0', min_parallel_table_scan_size => '0', force_parallel_mode => 'on',
+	max_parallel_workers_per_gather => '4', parallel_setup_cost => '0', parallel_tuple_cost => '0', min_parallel_table_scan_size => '0', ($node->safe_psql('postgres', 'SHOW server_version_num') < 160000 ? 'force_parallel_mode' : 'debug_parallel_query') => 'on',
 	enable_seqscan => 'off', enable_hashjoin => 'off', enable_indexscan => 'off', enable_sort => 'off', work_mem => '64kB');
 my %database = (
 	synchronous_commit => 'off', client_encoding => 'LATIN1', maintenance_work_mem => '1MB', temp_buffers => '100', cursor_tuple_fraction => '1e-6', default_toast_compression => 'lz4', track_activities => 'off', backslash_quote => 'off',

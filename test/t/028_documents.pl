@@ -20,7 +20,12 @@ my $cron = -e "$share/extension/pg_cron.control";
 my $node = new_node('main', "stream_ext.file_roots = '$files'", 'max_prepared_transactions = 0', !$cron ? () :
 	("shared_preload_libraries = 'stream_ext, pg_cron'", "cron.database_name = 'how_to'", 'cron.use_background_workers = on', "cron.timezone = 'UTC'"));
 
-sub here { my ($sql) = @_; return $sql =~ s/localhost:9092/$bootstrap/gr =~ s{/srv/stream}{$files}gr; }
+sub here
+{
+	my ($sql) = @_;
+	my $server = sprintf("host '%s', port '%s'", $node->host, $node->port);
+	return $sql =~ s/localhost:9092/$bootstrap/gr =~ s{/srv/stream}{$files}gr =~ s/host 'shard\d\.example\.com'/$server/gr;
+}
 
 sub run_block
 {
