@@ -342,7 +342,7 @@ avro_scan(AvroScan *scan, const AvroSchema *schema, const char *buf, size_t len)
 	memset(scan->tokens, 0, sizeof(AvroToken) * scan->tree->nnodes);
 	scan->p = scan->begin = buf;
 	scan->end = buf + len;
-	scan->steps = (int64_t) len * 8 + 100000;
+	scan->steps = (int64_t) len * 8 + 10000;
 	scan->depth = 0;
 	scan->fault = AVRO_OK;
 	if (!scan_value(scan, schema, 0))

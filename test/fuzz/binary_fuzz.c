@@ -84,6 +84,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 2)
 		return 0;
 	check_base64((const char *) data, size);
-	check_decimal(data + 2, size - 2, data[0] % 8 == 0 ? (data[0] << 6 | data[1]) : data[0] % 40);
+	/* Long ones take long: some will do. */
+	check_decimal(data + 2, size > 202 && data[1] % 16 ? 200 : size - 2, data[0] % 8 == 0 ? (data[0] << 6 | data[1]) : data[0] % 40);
 	return 0;
 }

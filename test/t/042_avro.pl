@@ -93,6 +93,13 @@ drain('plain');
 is_sql('SELECT word, kafka_offset FROM plain_out', 'abc|0', 'plain Avro');
 is_sql("SELECT error FROM stream.dead_letters WHERE query = 'plain'", '22P03: 8 unread bytes follow the value; was it written with another schema?', 'a frame is not taken for a value');
 
+# A tombstone is a row where the key is declared, else a bad row; and bytes that are empty are no tombstone.
+$broker->ask('send plain 0 key=k');
+source('plain_key', 'word text, kafka_key text', q(, "avro_schema": "\"string\""), 'plain');
+is_sql('SELECT kafka_key FROM plain_key WHERE word IS NULL', 'k', 'a tombstone with its key');
+drain('plain');
+is_sql("SELECT error FROM stream.dead_letters WHERE query = 'plain' ORDER BY id DESC LIMIT 1", '22P02: the message has no value (a tombstone); declare column kafka_key to read such messages as rows', 'and without');
+
 # Schemas that refer to others.
 $registry->answer('/subjects/color/versions/3', '{"subject":"color","version":3,"id":20,"schema":"{\"type\":\"enum\",\"name\":\"n.color\",\"symbols\":[\"RED\",\"BLUE\"]}"}');
 $registry->answer('/subjects/box%2Fone/versions/1', '{"schema":"{\"type\":\"record\",\"name\":\"n.box\",\"fields\":[{\"name\":\"c\",\"type\":\"color\"}]}","references":[{"name":"n.color","subject":"color","version":3}]}');
