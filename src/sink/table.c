@@ -336,30 +336,54 @@ to_table_target_relation(Sink *base)
 	return ((TableSink *) base)->target->relid;
 }
 
-/*
- * Rows that were only added are found by the batch that added them. Where rows are replaced, the batches that come again over the same ranges replace
- * them again: until then the target is ahead.
- */
+/* Does the target hold what came with a later batch, or could it? */
+static bool
+target_is_ahead(Target *target, int64 batch_id)
+{
+	Oid types[] = {INT8OID};
+	Datum values[] = {Int64GetDatum(batch_id)};
+	char *later = target->batch_id ? psprintf(" WHERE %s > $1", quote_identifier(target->batch_id)) : "";
+
+	if (SPI_execute_with_args(psprintf("SELECT 1 FROM %s%s LIMIT 1", target->name, later), target->batch_id ? lengthof(types) : 0, types, values, NULL, true,
+							  1) != SPI_OK_SELECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not read target %s", target->name)));
+	return SPI_processed > 0;
+}
+
+static void
+take_later_rows(Target *target, int64 batch_id)
+{
+	Oid types[] = {INT8OID};
+	Datum values[] = {Int64GetDatum(batch_id)};
+
+	if (SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s > $1", target->name, quote_identifier(target->batch_id)), lengthof(types), types, values, NULL,
+							  false, 0) != SPI_OK_DELETE)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not take rows out of target %s", target->name)));
+}
+
+/* Rows that were only added are found by the batch that added them. What rows were before later batches replaced them, nobody knows. */
 static void
 to_table_rewind(SinkDef *def, SinkShape *shape, int64 batch_id)
 {
 	Target *target = target_describe(def, shape);
-	Oid types[] = {INT8OID};
-	Datum values[] = {Int64GetDatum(batch_id)};
+	bool replaces;
 
 	(void) target_find(target, def, shape, false);
-	if (shape->mode == OUTPUT_COMPLETE || target->upsert)
-		return;
-	if (target->batch_id == NULL)
+	replaces = shape->mode == OUTPUT_COMPLETE || target->upsert;
+	if (SPI_connect() != SPI_OK_CONNECT)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not read target %s", target->name)));
+	if (!replaces && target->batch_id)
+		take_later_rows(target, batch_id);
+	else if (target_is_ahead(target, batch_id))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("query \"%s\" cannot be rewound: target %s does not tell which batch a row came with", def->query_name, target->name),
-						errdetail("Rows of later batches would come a second time."),
-						errhint("Empty the target and start afresh with stream.reset_query, or give the query another sink first.")));
-	if (SPI_connect() != SPI_OK_CONNECT ||
-		SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s > $1", target->name, quote_identifier(target->batch_id)), lengthof(types), types, values, NULL,
-							  false, 0) != SPI_OK_DELETE ||
-		SPI_finish() != SPI_OK_FINISH)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not take rows out of target %s", target->name)));
+						target->batch_id ? errmsg("query \"%s\" cannot be rewound: target %s holds rows of later batches", def->query_name, target->name)
+										 : errmsg("query \"%s\" cannot be rewound: target %s does not tell which batch a row came with", def->query_name, target->name),
+						replaces ? errdetail("Its rows replace each other; what they were before is not known.")
+								 : errdetail("Rows of later batches would come a second time."),
+						target->batch_id ? errhint("Delete the rows with %s above " INT64_FORMAT " first: the batches write them again. Or start afresh with stream.reset_query.",
+												   quote_identifier(target->batch_id), batch_id)
+										 : errhint("Empty the target first, or give the query another sink.")));
+	SPI_finish();
 }
 
 static char *

@@ -119,7 +119,8 @@ class Run:
     def idle_rewind(self, name):
         last = self.sql("SELECT max(batch_id) FROM stream.commit_log WHERE query_id = (SELECT id FROM stream.queries WHERE name = '%s')" % name)[0][0]
         if last and int(last) > 0:
-            self.sql("SELECT stream.rewind_query('%s', %d)" % (name, self.rng.randrange(max(0, int(last) - 4), int(last) + 1)))
+            batch = self.rng.randrange(max(0, int(last) - 4), int(last) + 1)
+            self.sql("DELETE FROM %s_out WHERE batch_id > %d; SELECT stream.rewind_query('%s', %d)" % (name, batch, name, batch))
 
     def idle_reset(self, name):
         self.sql("SELECT stream.reset_query('%s')" % name)

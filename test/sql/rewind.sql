@@ -30,7 +30,13 @@ END $$;
 INSERT INTO hit_t VALUES (1, 1), (2, 2), (3, 3), (1, 4), (2, 5), (4, 6);
 CALL batch();
 
--- Batches 0 to 2; back to 0.
+-- Batches 0 to 2; back to 0. Rows that were replaced must go first.
+SELECT stream.rewind_query('sums_memory', 0);
+SELECT stream.rewind_query('whole_table', 0);
+DELETE FROM sums_memory_out WHERE batch_id > 0;
+DELETE FROM sums_table_out WHERE batch_id > 0;
+DELETE FROM whole_memory_out WHERE batch_id > 0;
+DELETE FROM whole_table_out WHERE batch_id > 0;
 SELECT stream.rewind_query(name, 0) FROM stream.queries WHERE name ~ '^(rows|first|sums|whole|kept)' ORDER BY id;
 SELECT name, last_batch_id, state_rows FROM stream.queries WHERE name ~ '^(rows|first|sums|whole|kept)' ORDER BY id;
 SELECT k, v, batch_id FROM rows_out ORDER BY v;
@@ -63,12 +69,14 @@ SELECT k, v, batch_id FROM rows_out ORDER BY v;
 -- Refused, with the reason.
 \set VERBOSITY default
 SELECT stream.rewind_query('bare', 0);
+SELECT stream.rewind_query('sums_memory', 1);
 SELECT stream.rewind_query('left', 0);
 SELECT stream.rewind_query('rows', 7);
 SELECT stream.rewind_query('rows', -1);
 CREATE ROLE regress_back SUPERUSER LOGIN;
 SET SESSION AUTHORIZATION regress_back;
 SELECT stream.rewind_query('rows', 0);
+DELETE FROM sums_table_out WHERE batch_id > 1;
 SELECT stream.rewind_query('sums_table', 1);
 RESET SESSION AUTHORIZATION;
 \set VERBOSITY terse
@@ -79,6 +87,8 @@ SELECT name, last_batch_id FROM stream.queries WHERE name IN ('bare', 'left', 'r
 SELECT stream.alter_query('sums_' || p, options => '{"min_batches_to_retain": 3, "max_rows_per_batch": 1}') FROM unnest(ARRAY['memory', 'table']) p;
 INSERT INTO hit_t SELECT i % 3, i FROM generate_series(1, 60) i;
 CALL batch();
+DELETE FROM sums_memory_out USING stream.queries WHERE name = 'sums_memory' AND batch_id > last_batch_id - 3;
+DELETE FROM sums_table_out USING stream.queries WHERE name = 'sums_table' AND batch_id > last_batch_id - 3;
 SELECT name, stream.rewind_query(name, last_batch_id - 3) FROM stream.queries WHERE name LIKE 'sums%' ORDER BY name;
 CALL batch();
 SELECT count(*) FROM (SELECT k, total FROM sums_memory_out EXCEPT SELECT k, sum(v) FROM hit_t GROUP BY k) d;

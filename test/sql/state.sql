@@ -45,6 +45,8 @@ INSERT INTO hit_t VALUES (7, 7), (7000, 7);
 CALL stream.process_all_available('hits');
 SELECT last_batch_id FROM stream.queries WHERE name = 'hits';
 SELECT stream.rewind_query('hits', 22);
+DELETE FROM got WHERE batch_id > 22;
+SELECT stream.rewind_query('hits', 22);
 SELECT stream.rewind_query('hits', 1);
 SELECT last_batch_id FROM stream.queries WHERE name = 'hits';
 CALL stream.process_all_available('hits');
