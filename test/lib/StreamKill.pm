@@ -13,11 +13,12 @@ our @EXPORT = qw(kills_wanted node_to_kill try_psql wait_psql crashes set_failpo
 
 my $node;
 
-# How many kills; the seed is noted.
+# How many kills, at most so many; the seed is noted.
 sub kills_wanted
 {
-	my ($default) = @_;
+	my ($default, $most) = @_;
 	my $kills = $ENV{STREAM_KILLS} // $default;
+	$kills = $most if defined $most && $kills > $most;
 	my $seed = $ENV{STREAM_SEED} // int(time);
 	srand($seed);
 	note "seed $seed, $kills kills";

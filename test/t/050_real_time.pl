@@ -8,7 +8,7 @@ use StreamKill;
 use StreamNode;
 use Test::More;
 
-my $kills = kills_wanted(14);
+my $kills = kills_wanted(14, 120);
 my $node = node_to_kill();
 
 sub value { return $node->safe_psql('postgres', shift) }

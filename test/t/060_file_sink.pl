@@ -7,7 +7,7 @@ use StreamKill;
 use StreamNode;
 use Test::More;
 
-my $kills = kills_wanted(14);
+my $kills = kills_wanted(14, 70);
 my $node = node_to_kill('wal_level = minimal', 'max_wal_senders = 0', 'synchronous_commit = off');
 my $dir = $node->basedir . '/out';
 $node->safe_psql('postgres', <<"SQL");
@@ -106,5 +106,20 @@ opendir(my $d, $dir);
 is(join(' ', grep { /^\.stream/ } readdir($d)), '', 'and leaves nothing');
 closedir($d);
 
+
+# Options that say nothing.
+for my $wrong ([ '{"compact_every": 0}', qr/compact_every/ ], [ '{"compact_every": "often"}', qr/compact_every/ ], [ '{"header": true}', qr/"header" of the file sink .* is for format csv/ ],
+	[ '{"rows": 1}', qr/Valid options are: .*compact_every/s ])
+{
+	my (undef, undef, $error) = $node->psql('postgres', "SELECT stream.create_query('wrong', 'SELECT id FROM s', stream.to_file('$dir', '$wrong->[0]'))");
+	like($error, $wrong->[1], "refused: $wrong->[0]");
+}
+
+# A finite query hands out what it has gathered when it ends.
+$node->safe_psql('postgres', "SELECT stream.create_query('finite', 'SELECT id FROM s', stream.to_file('$dir', '{\"compact_every\": 1000}'), trigger => stream.available_now(), options => '{\"max_rows_per_batch\": 1000}')");
+ok(status_is($node, 'finite', 'finished', 60), 'a finite query ends');
+my $finite = $node->safe_psql('postgres', "SELECT id FROM stream.queries WHERE name = 'finite'");
+$node->safe_psql('postgres', qq(SELECT stream.create_source('finite_files', 'file', 'id bigint, file_path text', '{"path": "$dir/stream-*-$finite-0-*.json"}')));
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT id) = (SELECT count(*) FROM t), count(*) = count(DISTINCT id), count(DISTINCT file_path) FROM finite_files'), 't|t|1', 'and its rows are in one file');
 $node->stop;
 done_testing();

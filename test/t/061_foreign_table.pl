@@ -9,7 +9,7 @@ use StreamKill;
 use StreamNode;
 use Test::More;
 
-my $kills = kills_wanted(10);
+my $kills = kills_wanted(10, 70);
 my $node = node_to_kill('wal_level = minimal', 'max_wal_senders = 0', 'synchronous_commit = off');
 my $far = new_node('far');
 $far->safe_psql('postgres', q{
