@@ -6,6 +6,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "nodes/value.h"
 #include "replication/slot.h"
@@ -131,10 +132,29 @@ slot_forget(const char *name)
 	MemoryContextSwitchTo(old);
 }
 
+/* Slots of a query (0: of all in this database), also such as no row tells of: their first transaction was rolled back, or the server died in it. */
+static void
+slots_forget_by_name(int64 query_id)
+{
+	char *prefix = query_id == 0 ? psprintf("stream_%u_", MyDatabaseId) : psprintf("stream_%u_" INT64_FORMAT "_", MyDatabaseId, query_id);
+	NameData name;
+
+	for (int i = 0; i < max_replication_slots; i++)
+		if (ReplicationSlotName(i, &name) && strncmp(NameStr(name), prefix, strlen(prefix)) == 0)
+			slot_forget(NameStr(name));
+}
+
+char *
+change_slot_name(int64 query_id, Oid source)
+{
+	return psprintf("stream_%u_" INT64_FORMAT "_%u", MyDatabaseId, query_id, source);
+}
+
 void
 change_slots_forget(int64 query_id)
 {
 	(void) change_slots_keep(query_id, NIL);
+	slots_forget_by_name(query_id);
 }
 
 /* Is the source among those that stay? */
@@ -176,13 +196,7 @@ change_slots_keep(int64 query_id, List *sources)
 void
 change_slots_gone(void)
 {
-	HeapScan *scan = slots_scan(0, NULL);
-	Datum v[SLOT_COLUMNS];
-	bool n[SLOT_COLUMNS];
-
-	while (heap_scan_next(scan, v, n))
-		slot_forget(TextDatumGetCString(v[SLOT_NAME]));
-	heap_scan_end(scan);
+	slots_forget_by_name(0);
 }
 
 void

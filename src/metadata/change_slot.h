@@ -21,13 +21,14 @@ typedef struct ChangeSlot
 	XLogRecPtr seen_until; /* whoever commits behind this was not seen */
 } ChangeSlot;
 
+extern char *change_slot_name(int64 query_id, Oid source);
 extern ChangeSlot *change_slot_get(int64 query_id, const char *source); /* in CurrentMemoryContext; NULL: there is none */
 extern void change_slot_add(const ChangeSlot *slot);
 /* What is kept for the query goes; its slots with the commit. */
 extern void change_slots_forget(int64 query_id);
 /* The same for sources that are not among these (char *): those it found. */
 extern List *change_slots_keep(int64 query_id, List *sources);
-extern void change_slots_gone(void); /* the table of slots itself is about to be dropped */
+extern void change_slots_gone(void); /* the extension is about to be dropped, and the table of slots with it */
 /* Drops a replication slot now, if there is one. */
 extern void change_slot_drop(const char *slot);
 

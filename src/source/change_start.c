@@ -99,7 +99,7 @@ change_arrive(SourceReader *base)
 	slot = palloc0(sizeof(ChangeSlot));
 	slot->query_id = base->query_id;
 	slot->source = base->def->name;
-	slot->slot = psprintf("stream_%u_" INT64_FORMAT "_%u", MyDatabaseId, base->query_id, base->def->relid);
+	slot->slot = change_slot_name(base->query_id, base->def->relid);
 	MemoryContextSwitchTo(old);
 	change_slot_drop(slot->slot);
 	slot->start = change_slot_create(slot->slot);

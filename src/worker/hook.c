@@ -221,15 +221,6 @@ query_of_view(Oid relation)
 	return sscanf(name, "query_" INT64_FORMAT, &id) == 1 ? id : 0;
 }
 
-/* Replication slots are no objects that go by dependency. Of the table that names them the index goes first. */
-static bool
-is_index_of_slots(Oid relation)
-{
-	Oid schema = get_namespace_oid("stream", true);
-
-	return OidIsValid(schema) && get_relname_relid("change_slot_pkey", schema) == relation;
-}
-
 /* DROP SCHEMA … CASCADE, DROP OWNED and the like reach the extension, or what a query stands on, by dependency. */
 static void
 hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
@@ -241,9 +232,10 @@ hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 	if (access != OAT_DROP || !OidIsValid(get_extension_oid("stream_ext", true)))
 		return;
 	if (class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
+	{
 		block(MyDatabaseId);
-	else if (class == RelationRelationId && sub == 0 && is_index_of_slots(object))
-		change_slots_gone();
+		change_slots_gone(); /* no objects that go by dependency */
+	}
 	else if (class == RelationRelationId && sub == 0 && blocked != MyDatabaseId && (query_id = query_of_view(object)) != 0)
 		worker_stop_for_good(query_id, ERRCODE_UNDEFINED_TABLE, "its view was dropped, with something it reads or with all its owner had");
 }

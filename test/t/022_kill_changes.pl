@@ -101,6 +101,17 @@ ok(wait_for_sql($node, q{SELECT count(*) FROM stream.queries WHERE name ~ '^n' A
 $node->safe_psql('postgres', 'SELECT stream.drop_query(name) FROM stream.queries');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 'slots go with their queries');
 
+# Dropped while it begins: it waits for a transaction, its slot is there and nothing tells of it yet.
+my $slow = $node->background_psql('postgres');
+$slow->query_safe('BEGIN; INSERT INTO noise VALUES (0)');
+$node->safe_psql('postgres', q{SELECT stream.create_query('begins', 'SELECT id FROM change', stream.to_table('begins_out'))});
+ok(wait_for_sql($node, 'SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM stream.change_slot)', '1|0'), 'a query begins');
+$node->safe_psql('postgres', q{SELECT stream.stop_query('begins')});
+$node->safe_psql('postgres', q{SELECT stream.drop_query('begins')});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 'its slot goes as well');
+$slow->query_safe('COMMIT');
+$slow->quit;
+
 # The way out where the log does not say what is needed.
 $node->append_conf('postgresql.conf', 'wal_level = replica');
 $node->restart;
