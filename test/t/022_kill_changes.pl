@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $kills = kills_wanted(12);
-my $node = node_to_kill('wal_level = logical', 'max_wal_senders = 2', 'max_replication_slots = 4');
+my $node = node_to_kill('wal_level = logical', 'max_wal_senders = 2', 'max_replication_slots = 5');
 
 # Each change of a row raises its version, and is written down in the same transaction.
 $node->safe_psql('postgres', q{
@@ -56,16 +56,18 @@ $node->safe_psql('postgres', q{
 	SELECT stream.create_query('pieces', 'SELECT op, id, version, store FROM change', stream.to_table('pieces_out'),
 		options => '{"max_retries": 1000000, "max_rows_per_batch": 23}');
 	SELECT stream.create_query('newest', 'SELECT id, max(version) AS version, bool_or(op = ''d'') AS gone FROM change GROUP BY id', stream.to_table('newest_out'),
-		output_mode => 'update', options => '{"max_retries": 1000000}')});
+		output_mode => 'update', options => '{"max_retries": 1000000}');
+	SELECT stream.create_query('copy', 'SELECT op, id, version, store FROM change', stream.to_table('copy_out', '{"key": ["id"], "op_column": "op"}'),
+		options => '{"max_retries": 1000000, "max_rows_per_batch": 37}')});
 change_something() for 1 .. 5;
-ok(wait_for_sql($node, 'SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM stream.change_slot)', '3|0'), 'queries wait for a transaction that began before them');
+ok(wait_for_sql($node, 'SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM stream.change_slot)', '4|0'), 'queries wait for a transaction that began before them');
 $writer->query_safe('COMMIT');
 $writer->quit;
-ok(wait_for_sql($node, 'SELECT count(*) FROM stream.change_slot', '3'), 'and begin when it has ended');
+ok(wait_for_sql($node, 'SELECT count(*) FROM stream.change_slot', '4'), 'and begin when it has ended');
 $begun = 1;
 kill_workers($kills, [qw(triggered planned logged executed sunk committed)], \&change_something);
 wait_psql('INSERT INTO item VALUES (-1)');
-drained('', qw(every pieces newest));
+drained('', qw(every pieces newest copy));
 
 for my $query (qw(every pieces))
 {
@@ -80,6 +82,7 @@ for my $query (qw(every pieces))
 	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT batch_id < max(batch_id) OVER (PARTITION BY id ORDER BY version, op = 'd') AS back FROM ${query}_out) o WHERE back"),
 		'0', "$query: in order");
 }
+is_same('TABLE item', 'SELECT id, version, store FROM copy_out', 'a copy of the table');
 my $newest = 'SELECT id, max(version), bool_or(op = \'d\') FROM ledger GROUP BY id';
 is_same($newest, 'SELECT id, version, gone FROM newest_out', 'groups are those of a plain SELECT');
 is_same($newest, q{SELECT (key->>'id')::int, (value->>'version')::int, (value->>'gone')::boolean FROM stream.state('newest')}, 'and so is their state');
@@ -93,7 +96,7 @@ ok(wait_for_sql($node, "SELECT bool_and(confirmed_flush_lsn >= '$lsn') FROM pg_r
 is($node->safe_psql('postgres', 'SELECT count(*) FROM stream.change_row'), '0', 'nothing is kept');
 unlike(slurp_file($node->logfile), qr/starting logical decoding for slot/, 'batches leave no trace of decoding in the log');
 
-# No slot is left for a fourth and fifth query; they say so and begin when there is one.
+# One slot is left for two more queries; they say so and begin when there is one.
 $node->safe_psql('postgres', q{SELECT stream.create_query('n' || i, 'SELECT id FROM change', stream.to_table('n' || i || '_out')) FROM generate_series(1, 2) i});
 ok(wait_for_sql($node, q{SELECT count(*) > 0 FROM stream.queries WHERE error LIKE '%all replication slots are in use%'}, 't'), 'slots are exhausted, which a query says');
 $node->safe_psql('postgres', "SELECT stream.drop_query('pieces')");
