@@ -1,6 +1,7 @@
 /*
  * table.c: the table sink. The last stage becomes a part of one INSERT … SELECT [ON CONFLICT DO UPDATE], run by Postgres's executor: nothing is
- * materialised, and triggers, partitions, constraints and row security of the target hold as for any INSERT by the query's owner.
+ * materialised, and triggers, partitions, constraints and row security of the target hold as for any INSERT by the query's owner. Rows that are only
+ * added to a plain table go there many at a time instead (bulk.c).
  * Same transaction as the commit entry: exactly once.
  */
 #include "sink/sink.h"
@@ -10,6 +11,7 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parser.h"
+#include "sink/bulk.h"
 #include "sink/change.h"
 #include "sink/divert.h"
 #include "sink/retraction.h"
@@ -29,6 +31,7 @@ typedef struct TableSink
 	Target *target;
 	Retraction *retraction; /* NULL: rows stay */
 	Divert *divert;	  /* NULL: a row that does not fit fails the batch */
+	Bulk *bulk;		  /* NULL: the executor inserts */
 	Change *change;	  /* rows are changes; NULL: rows */
 	MemoryContextCallback plans_release;
 } TableSink;
@@ -275,6 +278,7 @@ to_table_wrap(Sink *base, Query *final)
 	query = statement_analyse(sink->target, base->def, base->shape);
 	if (!rows_replace(query, final))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("statement of query \"%s\" does not read its rows", base->def->query_name)));
+	sink->bulk = bulk_create(query);
 	return query;
 }
 
@@ -290,15 +294,19 @@ to_table_begin(Sink *base, const BatchInfo *batch)
 		divert_begin(sink->divert);
 	if (sink->change)
 		change_begin(sink->change);
+	if (sink->bulk)
+		bulk_begin(sink->bulk);
 }
 
-/* Only where bad rows are put aside, and for changes; else the last stage is part of the INSERT. */
+/* Rows of the target where many are inserted at once. Else only where bad rows are put aside, and for changes: the last stage is part of the INSERT. */
 static void
 to_table_receive(Sink *base, TupleTableSlot *slot)
 {
 	TableSink *sink = (TableSink *) base;
 
-	if (sink->change)
+	if (sink->bulk)
+		bulk_receive(sink->bulk, slot);
+	else if (sink->change)
 		change_receive(sink->change, slot);
 	else
 		divert_receive(sink->divert, slot);
@@ -322,6 +330,8 @@ to_table_finish(Sink *base)
 		divert_finish(sink->divert);
 	if (sink->change)
 		change_finish(sink->change);
+	if (sink->bulk)
+		bulk_finish(sink->bulk);
 }
 
 static void

@@ -38,6 +38,8 @@
 #define pg_foreign_server_aclcheck(id, role, mode) object_aclcheck(ForeignServerRelationId, id, role, mode)
 #define pg_proc_aclcheck(id, role, mode) object_aclcheck(ProcedureRelationId, id, role, mode)
 
+#define ExecInsertIndexTuples(target, slot, estate, update, no_error, conflict, arbiters) \
+	ExecInsertIndexTuples(target, slot, estate, update, no_error, conflict, arbiters, false)
 #define flatten_join_alias_vars(query, node) flatten_join_alias_vars(NULL, query, node)
 #define get_relids_in_jointree(node, joins) get_relids_in_jointree(node, joins, joins)
 #define pgstat_fetch_stat_local_beentry(index) pgstat_get_local_beentry_by_index(index)
