@@ -21,11 +21,6 @@ enum
 	SLOT_QUERY, SLOT_SOURCE, SLOT_NAME, SLOT_START, SLOT_ROWS, SLOT_SEEN, SLOT_SEEN_UNTIL, SLOT_COLUMNS
 };
 
-enum
-{
-	ROW_QUERY, ROW_SOURCE, ROW_N, ROW_DATA, ROW_COLUMNS
-};
-
 static List *forgotten = NIL; /* names of slots, in TopTransactionContext */
 
 static HeapScan *

@@ -10,6 +10,12 @@
 #include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
+/* Columns of stream.change_row. */
+enum
+{
+	ROW_QUERY, ROW_SOURCE, ROW_N, ROW_DATA, ROW_COLUMNS
+};
+
 typedef struct ChangeSlot
 {
 	int64 query_id;

@@ -4,6 +4,7 @@
  *   change.c         options, columns, positions in the log, batches
  *   change_start.c   a query begins: its replication slot, and the rows that are there
  *   change_decode.c  WAL → rows: our output plugin, run inside the reader's own process
+ *   change_scan.c    rows of a range
  *   change_buffer.c  decoded rows on their way to batches and scans
  *
  * Path: WAL → decoder → buffer → the batch's scan; the slot moves on when the batch has committed. A position names a place in the order of commits, so
@@ -16,6 +17,7 @@
 
 #include "access/xlogdefs.h"
 #include "metadata/change_slot.h"
+#include "util/heap.h"
 #include "utils/tuplestore.h"
 
 /* What a column of the source holds. */
@@ -90,6 +92,16 @@ typedef struct ChangeReader
 extern int change_position_compare(ChangePosition a, ChangePosition b);
 extern Position *change_position_make(ChangePosition position);
 
+extern ChangePosition change_position_read(Position *position);
+extern void change_slot_know(ChangeReader *reader); /* what the query keeps of this source: made when it began */
+
+/* ---- change_scan.c ---- */
+extern HeapScan *change_rows_scan(ChangeReader *reader, int64 from); /* rows that were there, behind number `from` */
+extern void change_scan_begin(SourceScan *scan);
+extern bool change_scan_next(SourceScan *scan, TupleTableSlot *slot);
+extern void change_scan_rewind(SourceScan *scan);
+extern void change_scan_end(SourceScan *scan);
+
 /* ---- change_start.c ---- */
 extern void change_check_table(SourceDef *def); /* can its changes be read, and in full? ereport */
 extern void change_check_server(SourceDef *def);
@@ -112,6 +124,7 @@ extern void change_buffer_append(ChangeReader *reader, Datum *values, bool *null
 extern bool change_buffer_fetch(ChangeReader *reader, int pointer, TupleTableSlot *slot);
 extern ChangePosition change_buffer_position(TupleTableSlot *slot);
 extern void change_buffer_skip(ChangeReader *reader, int pointer, int64 rows);
+extern void change_buffer_take_upto(ChangeReader *reader, ChangePosition to); /* the range is given: POINTER_NEXT goes behind it */
 extern void change_buffer_copy(ChangeReader *reader, int from, int to);
 extern int change_buffer_pointer(ChangeReader *reader); /* for a scan, at `begin` */
 extern void change_buffer_release(ChangeReader *reader, int pointer);

@@ -97,6 +97,17 @@ change_buffer_skip(ChangeReader *reader, int pointer, int64 rows)
 }
 
 void
+change_buffer_take_upto(ChangeReader *reader, ChangePosition to)
+{
+	ChangeBuffer *buffer = &reader->buffer;
+
+	while (change_buffer_fetch(reader, POINTER_PEEK, buffer->slot) && change_position_compare(change_buffer_position(buffer->slot), to) <= 0)
+		buffer->taken++;
+	change_buffer_skip(reader, POINTER_NEXT, buffer->taken);
+	buffer->next = to;
+}
+
+void
 change_buffer_copy(ChangeReader *reader, int from, int to)
 {
 	tuplestore_copy_read_pointer(reader->buffer.store, from, to);
