@@ -48,8 +48,8 @@ kill_workers($kills, [qw(triggered planned logged executed sunk committed)], sub
 		  . "- random() * interval '50 seconds' FROM generate_series(1, $rows) i");
 });
 wait_psql("INSERT INTO event_t (store, amount, at) VALUES (-1, 0, '2026-06-01')");
-ledger_count();
 drained('', qw(custom_memory custom_table closed_table stores_table));
+ledger_count();
 is_same("SELECT store, stream.tumble(at, '1 minute'), count(*), sum(amount) FROM event_t WHERE store >= 0 GROUP BY 1, 2", 'SELECT store, w, n, total FROM closed_out_table',
 	'append mode, state in place: every window once, complete');
 is_same('SELECT DISTINCT store FROM event_t', 'SELECT store FROM stores_out', 'DISTINCT, state in place');
