@@ -7,6 +7,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "miscadmin.h"
+#include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
