@@ -120,7 +120,7 @@ suite_upgrade()
 	rm -rf "$WORK/old"
 	mkdir -p "$WORK/old"
 	tar -C "$WORK/tree" -c --exclude='*.o' --exclude='*.so' --exclude=./build . | tar -C "$WORK/old" -x
-	if ! make -s -C "$WORK/old" -j2 with_llvm=no PG_CONFIG="$old/pg_config" FAILPOINTS=1 all install >"$WORK/logs/make_old.log" 2>&1; then
+	if ! make -s -C "$WORK/old" -j2 with_llvm=no PG_CONFIG="$old/pg_config" FAILPOINTS=1 COPT=-std=gnu17 all install >"$WORK/logs/make_old.log" 2>&1; then
 		tail -n 5 "$WORK/logs/make_old.log"
 		suite_one 'the extension builds for PostgreSQL 15' false
 		return 0
