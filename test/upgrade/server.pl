@@ -23,7 +23,7 @@ my %query = (
 # By hand there are no sessions: gaps and islands.
 my %by_hand = (%query, sessions => "SELECT k, tstzrange(min(ts), max(ts) + interval '5 seconds') AS s, count(*) AS n FROM (
 	SELECT k, ts, sum(starts::int) OVER (PARTITION BY k ORDER BY ts, i) AS session FROM (
-		SELECT *, ts - lag(ts, 1, '-infinity') OVER (PARTITION BY k ORDER BY ts, i) > interval '5 seconds' AS starts FROM item) x) y GROUP BY k, session");
+		SELECT *, coalesce(ts - lag(ts) OVER (PARTITION BY k ORDER BY ts, i) > interval '5 seconds', true) AS starts FROM item) x) y GROUP BY k, session");
 
 sub rows
 {
