@@ -297,9 +297,10 @@ kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *default
 		free(shared);
 		ereport(ERROR, errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
 				errmsg("could not make a Kafka client for %s", owner), errdetail("%s.", error),
-				strstr(error, "sasl.username") ? errhint("Put them into a user mapping of role \"%s\" (CREATE USER MAPPING).",
-														 GetUserNameFromId(GetUserId(), false))
-											   : 0);
+				strstr(error, "sasl.username")
+					? errhint("Put them into a user mapping of role \"%s\" (CREATE USER MAPPING).",
+							  GetUserNameFromId(GetUserId(), false))
+					: 0);
 	}
 	for (int i = 0; i < DESCRIPTORS; i++)
 		ReserveExternalFD();
