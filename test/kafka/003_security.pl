@@ -36,12 +36,13 @@ unlike($err, qr/not-the-secret/, 'which does not repeat it');
 $node->safe_psql('postgres', q(ALTER USER MAPPING FOR postgres SERVER k OPTIONS (SET "sasl.password" 'stream-secret')));
 $node->safe_psql('postgres', 'ALTER SERVER k OPTIONS (DROP "ssl.ca.pem")');
 ($ret, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . 'SELECT count(*) FROM t');
-like($err, qr/28000.*certificate/s, 'an untrusted certificate is refused');
+like($err, qr/28000.*certificate.*HINT.*ssl\.ca\.pem/s, 'an untrusted certificate is refused, and where to put one is said');
 
 # Another role has no mapping: it gets nowhere, and sees no secret.
 $node->safe_psql('postgres', qq(ALTER SERVER k OPTIONS (ADD "ssl.ca.pem" '$certificate'); CREATE ROLE nobody; GRANT SELECT ON t TO nobody));
 ($ret, $out, $err) = $node->psql('postgres', 'SET ROLE nobody; SELECT count(*) FROM t');
 isnt($ret, 0, 'a role without mapping cannot read');
+like($err, qr/user mapping of role "nobody"/, 'and is told what it lacks');
 is($node->safe_psql('postgres', q(SET ROLE nobody; SELECT count(*) FROM pg_user_mappings WHERE umoptions::text LIKE '%secret%')), '0', 'and sees no secret');
 
 $node->stop;
