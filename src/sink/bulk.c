@@ -130,7 +130,7 @@ bulk_flush(Bulk *bulk)
 	{
 		ResetPerTupleExprContext(bulk->estate);
 		if (bulk->target->ri_NumIndices > 0)
-			(void) ExecInsertIndexTuples(bulk->target, bulk->slots[i], bulk->estate, false, false, NULL, NIL);
+			(void) compat_insert_index_tuples(bulk->target, bulk->slots[i], bulk->estate, false, false, NULL, NIL);
 		ExecClearTuple(bulk->slots[i]);
 	}
 	ResetPerTupleExprContext(bulk->estate);

@@ -22,10 +22,7 @@ extern void bytes_put_varint(StringInfo out, uint64 number); /* 7 bits a byte, l
 extern uint64 bytes_get_varint(ByteReader *reader);
 extern const char *bytes_get(ByteReader *reader, Size length);
 
-/*
- * State of an older PostgreSQL is read: pg_upgrade keeps the images of values, and built-in aggregates keep the form they are stored in
- * (test/upgrade, must_keep_inputs). One from the future, or in another layout, is an error.
- */
+/* State of another major version is refused: built-in aggregates change what they keep (sum and avg of intervals did in 17). */
 extern void codec_check_version(int format, int major);
 
 typedef struct DatumCodec

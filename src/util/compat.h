@@ -38,7 +38,7 @@
 #define pg_foreign_server_aclcheck(id, role, mode) object_aclcheck(ForeignServerRelationId, id, role, mode)
 #define pg_proc_aclcheck(id, role, mode) object_aclcheck(ProcedureRelationId, id, role, mode)
 
-#define ExecInsertIndexTuples(target, slot, estate, update, no_error, conflict, arbiters) \
+#define compat_insert_index_tuples(target, slot, estate, update, no_error, conflict, arbiters) \
 	ExecInsertIndexTuples(target, slot, estate, update, no_error, conflict, arbiters, false)
 #define flatten_join_alias_vars(query, node) flatten_join_alias_vars(NULL, query, node)
 #define get_relids_in_jointree(node, joins) get_relids_in_jointree(node, joins, joins)
@@ -51,6 +51,7 @@
 #define compat_add_range_table(query, more) CombineRangeTables(&(query)->rtable, &(query)->rteperminfos, (more)->rtable, (more)->rteperminfos)
 #define compat_heap_update(table, tid, tuple) simple_heap_update(table, tid, tuple, &(TU_UpdateIndexes){TU_None})
 #else
+#define compat_insert_index_tuples ExecInsertIndexTuples
 #define compat_check_permissions(query) ExecCheckRTPerms((query)->rtable, true)
 #define compat_check_as(query, rte, role) ((rte)->checkAsUser = (role))
 #define compat_add_range_table(query, more) ((query)->rtable = list_concat((query)->rtable, (more)->rtable))

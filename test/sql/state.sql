@@ -52,8 +52,9 @@ SELECT last_batch_id FROM stream.queries WHERE name = 'hits';
 CALL stream.process_all_available('hits');
 SELECT differences FROM verdict;
 
--- State that cannot be read says so: of a version before the first, or of a later one. State of an older version can.
+-- State that cannot be read says so: of an older version, or of a later one.
 \set VERBOSITY terse
+SELECT current_setting('server_version_num')::int / 10000 AS major \gset
 BEGIN;
 UPDATE stream.state_snapshot SET data = set_byte(data, 1, 14);
 UPDATE stream.state_change SET data = set_byte(data, 1, 14);
@@ -63,8 +64,8 @@ CALL stream.process_all_available('hits');
 UPDATE stream.state_snapshot SET data = set_byte(data, 1, 99);
 UPDATE stream.state_change SET data = set_byte(data, 1, 99);
 CALL stream.process_all_available('hits');
-UPDATE stream.state_snapshot SET data = set_byte(data, 1, 15);
-UPDATE stream.state_change SET data = set_byte(data, 1, 15);
+UPDATE stream.state_snapshot SET data = set_byte(data, 1, :major);
+UPDATE stream.state_change SET data = set_byte(data, 1, :major);
 CALL stream.process_all_available('hits');
 SELECT differences FROM verdict;
 
