@@ -39,6 +39,7 @@ PG_CONFIG ?= $(firstword $(wildcard /usr/lib/postgresql/15/bin/pg_config) pg_con
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
+docmoduledir := $(EXTENSION)
 else
 all install:
 	@echo "$(PG_CONFIG) is missing or has no development files: 'make deps' installs them" >&2; exit 1
