@@ -35,8 +35,8 @@ sub node_to_kill
 	return $node;
 }
 
-# Statements that may meet a server in recovery.
-sub try_psql { my ($sql) = @_; return ($node->psql('postgres', $sql))[0] == 0; }
+# Statements that may meet a server in recovery. psql turned away there dies of its own input (EPIPE): that is a no, too.
+sub try_psql { my ($sql) = @_; return eval { ($node->psql('postgres', $sql))[0] == 0 }; }
 
 sub wait_psql { my ($sql, $timeout) = @_; return wait_for(sub { try_psql($sql) }, $timeout // 60); }
 
