@@ -46,7 +46,7 @@ rewind_check_owner(StreamQuery *query)
 {
 	if (GetUserId() != query->owner || GetSessionUserId() != query->owner)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("streaming query \"%s\" can only be rewound by its owner", query->name),
-						errdetail("Rows leave its target, whose triggers run user code: the session must belong to role \"%s\", not just SET ROLE to it.",
+						errdetail("Its target is looked at and rows may leave it, which runs user code: the session must belong to role \"%s\", not just SET ROLE to it.",
 								  query->owner_name),
 						errhint("Connect as the owner.")));
 }
@@ -154,9 +154,10 @@ target_rewind(StreamQuery *query, int64 batch_id)
 	if (def->ops->rewind == NULL)
 		return;
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
-	if (def->ops == &table_sink && plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
+	if (def->ops == &table_sink)
 	{
-		target_check_own(query, def);
+		if (plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
+			target_check_own(query, def);
 		rewind_check_owner(query);
 	}
 	def->ops->rewind(def, &plan->shape, batch_id);

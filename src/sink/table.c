@@ -352,7 +352,7 @@ target_is_ahead(Target *target, int64 batch_id)
 {
 	Oid types[] = {INT8OID};
 	Datum values[] = {Int64GetDatum(batch_id)};
-	char *later = target->batch_id ? psprintf(" WHERE %s > $1", quote_identifier(target->batch_id)) : "";
+	char *later = target->batch_id ? psprintf(" WHERE %s OPERATOR(pg_catalog.>) $1", quote_identifier(target->batch_id)) : "";
 
 	if (SPI_execute_with_args(psprintf("SELECT 1 FROM %s%s LIMIT 1", target->name, later), target->batch_id ? lengthof(types) : 0, types, values, NULL, true,
 							  1) != SPI_OK_SELECT)
@@ -366,7 +366,7 @@ take_later_rows(Target *target, int64 batch_id)
 	Oid types[] = {INT8OID};
 	Datum values[] = {Int64GetDatum(batch_id)};
 
-	if (SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s > $1", target->name, quote_identifier(target->batch_id)), lengthof(types), types, values, NULL,
+	if (SPI_execute_with_args(psprintf("DELETE FROM %s WHERE %s OPERATOR(pg_catalog.>) $1", target->name, quote_identifier(target->batch_id)), lengthof(types), types, values, NULL,
 							  false, 0) != SPI_OK_DELETE)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not take rows out of target %s", target->name)));
 }
