@@ -41,6 +41,7 @@ deps_table()
 		valgrind valgrind                  deps_command valgrind
 		test    libipc-run-perl            deps_perl IPC::Run
 		test    perl                       deps_perl Test::More
+		test    openssl                    deps_command openssl
 		test    python3                    deps_command python3
 		kafka   default-jdk-headless       deps_command javac
 		kafka   maven                      deps_command mvn
