@@ -101,11 +101,13 @@ Datum
 stream_replay_dead_letters(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument(fcinfo, 0);
+	OwnerScope scope;
 	StreamPlan *plan;
 	int64 asked;
 
-	query_apply_settings(query);
+	query_owner_begin(query, &scope);
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	query_owner_end(&scope);
 	asked = PG_ARGISNULL(1) ? replay_all(query, plan) : replay_named(query, plan, PG_GETARG_ARRAYTYPE_P(1));
 	if (asked > 0)
 		worker_wake_at_commit(query->id);

@@ -313,10 +313,11 @@ stream_alter_query(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
 	bool new_aggregates = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	OwnerScope scope;
 	Query *tree;
 	StreamPlan *plan, *saved = NULL;
 
-	query_apply_settings(query);
+	query_owner_begin(query, &scope);
 	if (!PG_ARGISNULL(1))
 	{
 		if (new_aggregates)
@@ -349,6 +350,7 @@ stream_alter_query(PG_FUNCTION_ARGS)
 		query_view_drop(query);
 		query_view_create(query, tree);
 	}
+	query_owner_end(&scope);
 	query_update(query);
 	raise_notices(plan);
 	PG_RETURN_VOID();
@@ -357,13 +359,15 @@ stream_alter_query(PG_FUNCTION_ARGS)
 void
 query_make_again(StreamQuery *query)
 {
+	OwnerScope scope;
 	Query *tree;
 	StreamPlan *plan;
 
-	query_apply_settings(query);
+	query_owner_begin(query, &scope);
 	tree = query_text_analyze(query->text);
 	query_view_create(query, tree);
 	plan = query_check(query, tree, false);
+	query_owner_end(&scope);
 	query_update(query);
 	raise_notices(plan);
 }
@@ -401,16 +405,16 @@ Datum
 stream_reset_query(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
-	StreamPlan *plan;
+	OwnerScope scope;
 	QueryRun run;
 
-	query_apply_settings(query);
 	(void) query_lock_housekeeping(query->id, true);
 	logs_truncate(query->id);
 	state_delete(query->id);
 	state_create(query->id, state_provider(query->options.state_provider));
-	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
-	query->signature = plan->signature;
+	query_owner_begin(query, &scope);
+	query->signature = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL)->signature;
+	query_owner_end(&scope);
 	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
 	query->incarnation++;
 	query_update(query);
@@ -431,17 +435,19 @@ stream_explain_query(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	StreamQuery *query = query_argument(fcinfo, 0);
+	OwnerScope scope;
 	StreamPlan *plan;
 	SinkDef *def;
 	List *lines;
 	ListCell *lc;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	query_apply_settings(query);
+	query_owner_begin(query, &scope);
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
 	def = sink_def_load(query);
 	plan_stages(plan, def->ops->open(def, &plan->shape));
 	lines = lcons(psprintf("Sink %s, %s mode", def->ops->describe(def), output_mode_name(query->output_mode)), plan_explain(plan));
+	query_owner_end(&scope);
 	foreach (lc, lines)
 	{
 		Datum value = CStringGetTextDatum((char *) lfirst(lc));

@@ -44,6 +44,8 @@ foreground_check(FunctionCallInfo fcinfo, StreamQuery *query)
 static void
 rewind_check_owner(StreamQuery *query)
 {
+	if (sink_def_load(query)->ops != &table_sink)
+		return;
 	if (GetUserId() != query->owner || GetSessionUserId() != query->owner)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("streaming query \"%s\" can only be rewound by its owner", query->name),
 						errdetail("Its target is looked at and rows may leave it, which runs user code: the session must belong to role \"%s\", not just SET ROLE to it.",
@@ -154,12 +156,8 @@ target_rewind(StreamQuery *query, int64 batch_id)
 	if (def->ops->rewind == NULL)
 		return;
 	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
-	if (def->ops == &table_sink)
-	{
-		if (plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
-			target_check_own(query, def);
-		rewind_check_owner(query);
-	}
+	if (def->ops == &table_sink && plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
+		target_check_own(query, def);
 	def->ops->rewind(def, &plan->shape, batch_id);
 }
 
@@ -198,6 +196,7 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 	int64 batch_id = PG_GETARG_INT64(1);
 	CommitEntry last;
 	OffsetEntry entry;
+	OwnerScope scope;
 
 	if (!commit_log_last(query->id, &last) || batch_id < 0 || batch_id > last.batch_id)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("streaming query \"%s\" has not committed batch " INT64_FORMAT, query->name, batch_id)));
@@ -205,11 +204,13 @@ stream_rewind_query(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not retained any more", batch_id, query->name),
 						errhint("Option min_batches_to_retain says how far back a query can go; stream.reset_query starts afresh.")));
-	query_apply_settings(query);
+	rewind_check_owner(query);
+	query_owner_begin(query, &scope);
 	rewind_check_sources(query);
 	(void) query_lock_housekeeping(query->id, true);
 	operation_show(OPERATION_REWIND_TARGET, query->id, batch_id, 0);
 	target_rewind(query, batch_id);
+	query_owner_end(&scope);
 	commits_truncate_after(query->id, batch_id);
 	operation_show(OPERATION_REWIND_STATE, query->id, batch_id, 0);
 	state_rewind(query->id, batch_id);
@@ -251,6 +252,7 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 	int64 batch_id = PG_GETARG_INT64(1);
 	CommitEntry commit = {.batch_id = -1, .next_watermark = DT_NOBEGIN};
 	OffsetEntry entry;
+	OwnerScope scope;
 	QueryRun run;
 
 	if (!commit_log_last(query->id, &commit))
@@ -259,8 +261,9 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("batch " INT64_FORMAT " of streaming query \"%s\" is not waiting to be run", batch_id, query->name),
 						errdetail("Only the batch that was logged and not committed can be skipped.")));
-	query_apply_settings(query);
+	query_owner_begin(query, &scope);
 	sink_skip(query, batch_id);
+	query_owner_end(&scope);
 	replays_forget(query, &entry);
 	commit.batch_id = batch_id;
 	commit_log_add(query->id, &commit);

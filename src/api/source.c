@@ -9,6 +9,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -263,6 +264,13 @@ source_relid(const char *name, bool missing_ok)
 }
 
 static void
+source_check_owner(Oid relid)
+{
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relid));
+}
+
+static void
 options_set_actions(List *options, List *present)
 {
 	ListCell *lc, *lc2;
@@ -365,7 +373,7 @@ stream_alter_source(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		options = options_split(PG_GETARG_JSONB_P(1), true);
 	relid = source_relid(name, false);
-
+	source_check_owner(relid);
 	if (options.server)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the server of source \"%s\" cannot be changed", name),
 						errhint("Change the server's own options with ALTER SERVER, or make a new source.")));
@@ -379,8 +387,9 @@ stream_alter_source(PG_FUNCTION_ARGS)
 	stmt->cmds = list_concat(stmt->cmds, alter_path_commands(relid, options.paths));
 	if (stmt->cmds != NIL)
 		source_run_utility((Node *) stmt, "stream.alter_source");
-	/* What it depended on no longer counts: the options say what it reads. */
-	deleteDependencyRecordsForClass(RelationRelationId, relid, RelationRelationId, DEPENDENCY_NORMAL);
+	/* What it depended on no longer counts: the options say what it reads. A table that it inherits from is another matter. */
+	if (!has_superclass(relid))
+		deleteDependencyRecordsForClass(RelationRelationId, relid, RelationRelationId, DEPENDENCY_NORMAL);
 	CommandCounterIncrement();
 	source_depend(source_load(relid));
 	PG_RETURN_VOID();
@@ -412,8 +421,7 @@ stream_drop_source(PG_FUNCTION_ARGS)
 		ereport(NOTICE, (errmsg("source \"%s\" does not exist, skipping", name)));
 		PG_RETURN_VOID();
 	}
-	if (!pg_class_ownercheck(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relid));
+	source_check_owner(relid);
 	readers = source_readers(relid);
 	if (readers)
 		ereport(ERROR, (errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST), errmsg("source \"%s\" is read by streaming queries: %s", name, names_list(readers)),

@@ -6,18 +6,14 @@
 #include "api/query.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "metadata/log.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "operator/operator.h"
 #include "state/store.h"
-#include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -32,9 +28,7 @@ typedef struct StateReader
 	int64 last_batch; /* newest committed; -1: none */
 	ReturnSetInfo *result;
 	MemoryContext row_context;
-	Oid caller;
-	int security;
-	int guc_level;
+	OwnerScope scope;
 	bool changes; /* rows are (batch_id, change_type, key, value, …), else (key, value, expires_at, …); then state_name and element */
 	const char *state_name;
 	int64 batch_id; /* of the row being told */
@@ -47,7 +41,6 @@ static void
 reader_begin(StateReader *reader, FunctionCallInfo fcinfo)
 {
 	CommitEntry commit;
-	char *search_path;
 
 	memset(reader, 0, sizeof(*reader));
 	reader->query = query_argument(fcinfo, 0);
@@ -56,22 +49,9 @@ reader_begin(StateReader *reader, FunctionCallInfo fcinfo)
 	reader->last_batch = commit_log_last(reader->query->id, &commit) ? commit.batch_id : -1;
 	reader->row_context = AllocSetContextCreate(CurrentMemoryContext, "stream state reader row", ALLOCSET_DEFAULT_SIZES);
 
-	/* An error restores all three. */
-	GetUserIdAndSecContext(&reader->caller, &reader->security);
-	SetUserIdAndSecContext(reader->query->owner, reader->security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	reader->guc_level = NewGUCNestLevel();
-	search_path = jsonb_get_text(reader->query->settings, "search_path");
-	if (search_path)
-		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	query_owner_begin(reader->query, &reader->scope);
 	reader->plan = plan_compile(query_view_tree(reader->query), reader->query->text, reader->query->output_mode,
 								&reader->query->options, NULL);
-}
-
-static void
-reader_end(StateReader *reader)
-{
-	AtEOXact_GUC(false, reader->guc_level);
-	SetUserIdAndSecContext(reader->caller, reader->security);
 }
 
 static OperatorSpec *
@@ -245,7 +225,7 @@ stream_state(PG_FUNCTION_ARGS)
 			state_scan_asof(told.store, batch_id, tell_entry, &told);
 	}
 	op->ops->close(op);
-	reader_end(&reader);
+	query_owner_end(&reader.scope);
 	return (Datum) 0;
 }
 
@@ -281,7 +261,7 @@ stream_state_changes(PG_FUNCTION_ARGS)
 		state_scan_changes(told.store, from_batch, to_batch, tell_entry, &told);
 	}
 	op->ops->close(op);
-	reader_end(&reader);
+	query_owner_end(&reader.scope);
 	return (Datum) 0;
 }
 
@@ -320,6 +300,6 @@ stream_state_metadata(PG_FUNCTION_ARGS)
 		tell_metadata(&reader, op);
 		op->ops->close(op);
 	}
-	reader_end(&reader);
+	query_owner_end(&reader.scope);
 	return (Datum) 0;
 }

@@ -279,13 +279,20 @@ query_next_id(void)
 	return nextval_internal(heap_relation_oid("query_id_seq"), false);
 }
 
-void
-query_check_owner(StreamQuery *query)
+static void
+query_check_owner_exists(StreamQuery *query)
 {
-	if (!OidIsValid(query->owner) && !superuser())
+	if (!OidIsValid(query->owner))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("role \"%s\", owner of streaming query \"%s\", does not exist", query->owner_name, query->name),
 						errhint("Create the role, or drop the query as a superuser.")));
+}
+
+void
+query_check_owner(StreamQuery *query)
+{
+	if (!superuser())
+		query_check_owner_exists(query);
 	if (OidIsValid(query->owner) && !has_privs_of_role(GetUserId(), query->owner))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of streaming query \"%s\"", query->name)));
 }
@@ -334,12 +341,28 @@ query_capture_settings(void)
 
 /* As a superuser would: what an administrator set for the role may be out of the role's own reach. */
 static void
-setting_pin(const char *name, const char *value)
+setting_pin(const char *name, const char *value, GucAction action)
 {
 	const char *now = GetConfigOption(name, false, false);
 
 	if (now == NULL || strcmp(now, value) != 0)
-		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+		(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, action, true, 0, false);
+}
+
+static void
+settings_pin(StreamQuery *query, GucAction action)
+{
+	for (int i = 0; i < lengthof(pinned_settings); i++)
+	{
+		char *value = jsonb_get_text(query->settings, pinned_settings[i]);
+
+		if (value)
+			setting_pin(pinned_settings[i], value, action);
+	}
+	setting_pin("row_security", "on", action);
+	setting_pin("session_replication_role", "origin", action);
+	setting_pin("default_transaction_isolation", "read committed", action);
+	setting_pin("jit", "off", action);
 }
 
 void
@@ -348,17 +371,25 @@ query_apply_settings(StreamQuery *query)
 	/* User code's SET ROLE outlives its transaction: every batch starts as the owner again. */
 	if (GetUserId() != GetSessionUserId())
 		(void) set_config_option("role", "none", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	for (int i = 0; i < lengthof(pinned_settings); i++)
-	{
-		char *value = jsonb_get_text(query->settings, pinned_settings[i]);
+	settings_pin(query, GUC_ACTION_LOCAL);
+}
 
-		if (value)
-			setting_pin(pinned_settings[i], value);
-	}
-	setting_pin("row_security", "on");
-	setting_pin("session_replication_role", "origin");
-	setting_pin("default_transaction_isolation", "read committed");
-	setting_pin("jit", "off");
+void
+query_owner_begin(StreamQuery *query, OwnerScope *scope)
+{
+	query_check_owner_exists(query);
+	GetUserIdAndSecContext(&scope->caller, &scope->security);
+	if (scope->caller != query->owner)
+		SetUserIdAndSecContext(query->owner, scope->security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	scope->guc_level = NewGUCNestLevel();
+	settings_pin(query, GUC_ACTION_SAVE);
+}
+
+void
+query_owner_end(OwnerScope *scope)
+{
+	AtEOXact_GUC(false, scope->guc_level);
+	SetUserIdAndSecContext(scope->caller, scope->security);
 }
 
 static void

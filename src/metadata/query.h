@@ -86,6 +86,20 @@ extern const char *trigger_kind_name(TriggerKind kind);
 
 /* Pinned settings: applied for the current transaction only; call at the start of each. Also pins role = session user and row_security. */
 extern void query_apply_settings(StreamQuery *query);
+
+/*
+ * Whoever plans a query, or shows its state, runs code of its owner's: immutable functions, final functions. Between begin and end the current user is the
+ * owner, under the pinned settings, whoever asked; an error ends it too.
+ */
+typedef struct OwnerScope
+{
+	Oid caller;
+	int security;
+	int guc_level;
+} OwnerScope;
+
+extern void query_owner_begin(StreamQuery *query, OwnerScope *scope);
+extern void query_owner_end(OwnerScope *scope);
 extern Jsonb *query_capture_settings(void);
 
 /* One writer per query. Session lock in workers, transaction lock in the foreground. False: somebody else runs it. */

@@ -11,6 +11,7 @@
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "util/compat.h"
 #include "util/extension.h"
 #include "utils/fmgroids.h"
@@ -46,10 +47,18 @@ heap_open(const char *table, LOCKMODE lockmode)
 	return table_open(heap_relation_oid(table), lockmode);
 }
 
+/* No statement tells the executor of these writes, so a read-only transaction has to be refused here. */
+static Relation
+heap_open_to_write(const char *table)
+{
+	PreventCommandIfReadOnly("changes of streaming queries");
+	return heap_open(table, RowExclusiveLock);
+}
+
 void
 heap_insert_row(const char *table, Datum *values, bool *nulls)
 {
-	Relation rel = heap_open(table, RowExclusiveLock);
+	Relation rel = heap_open_to_write(table);
 	HeapTuple tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	CatalogTupleInsert(rel, tuple);
@@ -142,7 +151,7 @@ heap_scan_end(HeapScan *scan)
 void
 heap_delete_row(const char *table, HeapTuple tuple)
 {
-	Relation rel = heap_open(table, RowExclusiveLock);
+	Relation rel = heap_open_to_write(table);
 
 	CatalogTupleDelete(rel, &tuple->t_self);
 	table_close(rel, NoLock);
@@ -152,7 +161,7 @@ heap_delete_row(const char *table, HeapTuple tuple)
 void
 heap_update_row(const char *table, HeapTuple tuple, Datum *values, bool *nulls)
 {
-	Relation rel = heap_open(table, RowExclusiveLock);
+	Relation rel = heap_open_to_write(table);
 	HeapTuple updated = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	updated->t_self = tuple->t_self;

@@ -16,7 +16,17 @@ CREATE TABLE mine_t (id int, k int);
 SELECT stream.create_source('mine', 'table', options => '{"table": "mine_t"}');
 CREATE FUNCTION handle(key int, rows mine[]) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
 SELECT stream.create_processor('p', 'handle(int, mine[])');
-SELECT stream.create_query('q', 'SELECT k, count(*) AS n FROM mine GROUP BY k', stream.to_table('q_out'), output_mode => 'update', start => false) > 0 AS made;
+-- Called while the query is planned, whoever has it planned.
+CREATE FUNCTION as_owner(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_user <> 'regress_privilege_owner' THEN
+        RAISE EXCEPTION USING ERRCODE = 'YY000', MESSAGE = 'the owner''s code runs as ' || current_user;
+    END IF;
+    RETURN n;
+END $$;
+SET search_path = public, pg_temp;
+SELECT stream.create_query('q', 'SELECT k, count(*) AS n FROM mine WHERE k > as_owner(0) GROUP BY k', stream.to_table('q_out'), output_mode => 'update', start => false) > 0 AS made;
+RESET search_path;
 RESET ROLE;
 SET SESSION AUTHORIZATION regress_privilege_owner;
 INSERT INTO mine_t VALUES (1, 1), (2, 1);
@@ -89,8 +99,32 @@ CREATE VIEW called AS
     WHERE p.pronamespace = 'stream'::regnamespace AND p.pronargs > 0 AND p.proargnames[1] IN ('name', 'query', 'table') AND p.proname !~ '^create_|^to_'
     UNION ALL VALUES ('report_query', 'report_query(query_id)', 'SELECT 1 / count(stream.report_query(id)) FROM (SELECT max(substring(relname FROM 7)::bigint) AS id FROM pg_class WHERE relname ~ ''^query_[0-9]+$'') x');
 SELECT function, attempt('regress_privilege_owner', call) AS owner, attempt('regress_privilege_member', call) AS member, attempt('regress_privilege_other', call) AS other,
-    attempt('regress_privilege_monitor', call) AS monitor
+    attempt('regress_privilege_monitor', call) AS monitor, attempt(session_user, call) AS superuser
 FROM called ORDER BY function COLLATE "C";
+
+-- A session is as it was after it has dealt with another role's query: same role, same search_path.
+CREATE VIEW dealing AS SELECT proname, call FROM called WHERE proname IN ('alter_query', 'explain_query', 'replay_dead_letters', 'reset_query', 'state', 'state_changes', 'state_metadata');
+GRANT SELECT ON dealing TO regress_privilege_member;
+CREATE FUNCTION session_after(call text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        EXECUTE call;
+    EXCEPTION WHEN OTHERS THEN
+        NULL;
+    END;
+    RETURN current_user || ' ' || current_setting('search_path');
+END $$;
+BEGIN;
+SET LOCAL ROLE regress_privilege_member;
+SELECT proname COLLATE "C" AS function, session_after(call) FROM dealing ORDER BY 1;
+ROLLBACK;
+
+-- Nor does a read-only transaction change anything.
+BEGIN READ ONLY;
+SELECT stream.reset_query('q');
+ROLLBACK;
+-- Somebody else's source, with nothing to change about it.
+SELECT attempt('regress_privilege_other', 'SELECT stream.alter_source(''mine'')');
 
 -- All other functions: windows, sinks, triggers, what handlers call, what is made of the caller's own.
 SELECT DISTINCT p.proname COLLATE "C" AS others FROM pg_proc p WHERE p.pronamespace = 'stream'::regnamespace AND p.proname NOT IN (SELECT proname FROM called) ORDER BY 1;
