@@ -51,7 +51,7 @@ typedef struct Transition
 	Datum initial;
 	bool initial_null;
 	char *initial_text; /* for comparing */
-	Oid combine_oid; /* groups that merge */
+	Oid combine_oid; /* groups that merge; values of type internal that are read back */
 	FmgrInfo combine_function;
 	FunctionCallInfo combine;
 	/* the value in bytes */

@@ -152,7 +152,7 @@ transition_prepare_function(AggregateOperator *op, Transition *transition, Aggre
 							   format_procedure(aggref->aggfnoid))));
 }
 
-/* The combine function takes two transition values. */
+/* The combine function takes two transition values, of two groups that merge, or the second one as it was read back. */
 static void
 transition_prepare_combine(AggregateOperator *op, Transition *transition)
 {
@@ -204,7 +204,7 @@ transition_describe(AggregateOperator *op, Transition *transition, AggregateCall
 	transition->set = -1;
 	transition->function_oid = form->aggtransfn;
 	transition->type = resolve_aggregate_transtype(aggref->aggfnoid, form->aggtranstype, types, ntypes);
-	transition->combine_oid = op->combines ? form->aggcombinefn : InvalidOid;
+	transition->combine_oid = op->combines || transition->type == INTERNALOID ? form->aggcombinefn : InvalidOid;
 	transition->serial_oid = form->aggserialfn;
 	transition->deserial_oid = form->aggdeserialfn;
 	transition->initial_text = transition->initial_null ? NULL : TextDatumGetCString(initial);
@@ -244,7 +244,7 @@ transition_for_call(AggregateOperator *op, AggregateCall *call, HeapTuple aggreg
 	transition_prepare_value(op, transition);
 	if (transition->keeps_inputs)
 		transition_prepare_inputs(transition, call->aggref);
-	else if (op->combines)
+	else if (OidIsValid(transition->combine_oid))
 		transition_prepare_combine(op, transition);
 	if (call->aggref->aggdistinct != NIL && !op->merges)
 	{

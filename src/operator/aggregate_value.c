@@ -217,7 +217,7 @@ aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, T
 }
 
 static void opaque_write(AggregateOperator *op, Transition *transition, Datum value, StringInfo out);
-static Datum opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader);
+static Datum opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader, MemoryContext context);
 
 /* ---- merging ---- */
 
@@ -295,7 +295,7 @@ cell_copy(AggregateOperator *op, Transition *transition, Cell *into, Cell *from)
 		opaque_write(op, transition, from->value, &bytes);
 		reader.at = bytes.data;
 		reader.end = bytes.data + bytes.len;
-		into->value = opaque_read(op, transition, &reader);
+		into->value = opaque_read(op, transition, &reader, CurrentMemoryContext);
 	}
 	else
 		into->value = datumCopy(from->value, transition->by_value, transition->length);
@@ -416,13 +416,14 @@ opaque_write(AggregateOperator *op, Transition *transition, Datum value, StringI
 	appendBinaryStringInfo(out, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 }
 
+/* In the row's memory, and fit for combine functions alone. */
 static Datum
-opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader)
+opaque_deserialize(AggregateOperator *op, Transition *transition, ByteReader *reader)
 {
 	FunctionCallInfo call = transition->deserial;
 	Size length = bytes_get_varint(reader);
 	const char *bytes = bytes_get(reader, length);
-	struct varlena *argument = MemoryContextAlloc(op->row_context, length + VARHDRSZ);
+	struct varlena *argument = palloc(length + VARHDRSZ);
 
 	SET_VARSIZE(argument, length + VARHDRSZ);
 	memcpy(VARDATA(argument), bytes, length);
@@ -432,6 +433,35 @@ opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader)
 	call->args[1].isnull = false;
 	call->isnull = false;
 	return FunctionCallInvoke(call);
+}
+
+/*
+ * What a deserial function returns need not be fit for more rows: variances of integers forget there, since 18, that squares are to be summed. Partial
+ * aggregation hands it to the combine function only, which makes a whole value in the aggregate's context; so that is what happens here.
+ */
+static Datum
+opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader, MemoryContext context)
+{
+	FunctionCallInfo call = transition->combine;
+	ExprContext into = {.type = T_ExprContext, .ecxt_per_query_memory = context, .ecxt_per_tuple_memory = context};
+	ExprContext *outer = op->aggstate->curaggcontext;
+	MemoryContext caller;
+	Datum value;
+
+	if (!call)
+		return opaque_deserialize(op, transition, reader);
+	caller = MemoryContextSwitchTo(op->row_context);
+	op->aggstate->curaggcontext = &into;
+	op->aggstate->curpertrans = &op->aggstate->pertrans[transition - op->transitions];
+	call->args[1].value = opaque_deserialize(op, transition, reader);
+	call->args[1].isnull = false;
+	call->args[0].value = (Datum) 0;
+	call->args[0].isnull = true;
+	call->isnull = false;
+	value = FunctionCallInvoke(call);
+	op->aggstate->curaggcontext = outer;
+	MemoryContextSwitchTo(caller);
+	return value;
 }
 
 static void
@@ -497,7 +527,7 @@ cell_read(AggregateOperator *op, Transition *transition, Cell *cell, ByteReader 
 	else if (kind != CELL_VALUE)
 		cell->value = (Datum) 0;
 	else if (transition->type == INTERNALOID)
-		cell->value = opaque_read(op, transition, reader);
+		cell->value = opaque_read(op, transition, reader, CurrentMemoryContext);
 	else
 		cell->value = codec_read(&transition->codec, reader);
 }
@@ -522,6 +552,8 @@ value_deserialize(void *private, StateEntry *entry, const char *bytes, Size leng
 		aggregate_value_reach(op, cells)->value = Int64GetDatum(bytes_get_varint(&reader));
 	entry->value = cells;
 	MemoryContextSwitchTo(caller);
+	if (!op->row_context->isReset)
+		MemoryContextReset(op->row_context);
 }
 
 /* Opaque values cannot be freed from outside; the store repacks now and then. */

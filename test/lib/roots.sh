@@ -112,6 +112,7 @@ roots_add_16() # $1 root: PostgreSQL 16 with its headers, as PyPI has it
 	python3 -m pip -q download --no-deps --only-binary :all: --python-version 3.11 -d "$wheel" pgserver==0.1.4 &&
 		python3 -m zipfile -e "$wheel"/*.whl "$1/opt/postgresql-16" &&
 		chmod -R a+rX "$1/opt/postgresql-16" &&
+		echo /opt/postgresql-16/pgserver.libs >"$1/etc/ld.so.conf.d/postgresql-16.conf" && chroot "$1" /sbin/ldconfig &&      # its programs are copied away from them
 		find "$1/opt/postgresql-16" -path '*/pginstall/*' \( -path '*/bin/*' -o -name 'pg_*regress' -o -name isolationtester -o -name install-sh \) -exec chmod a+x {} + &&
 		touch "$1/opt/postgresql-16/done"
 	local status=$?

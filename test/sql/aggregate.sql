@@ -77,6 +77,13 @@ INSERT INTO question VALUES
 ('nothing', 'complete', 'SELECT count(*), sum(v), array_agg(v), count(DISTINCT v) AS d FROM item WHERE i < 0'),
 ('whole_groups', 'complete', 'SELECT k % 2 AS parity, count(*), avg(n) FROM item GROUP BY k % 2');
 
+-- Whatever of the server's own keeps its state in a form of its own and can store it; which these are is for the version to say.
+INSERT INTO question
+SELECT 'opaque', 'update', 'SELECT k, ' || string_agg(format('%s(%s) AS a%s', p.proname, argument, p.oid), ', ' ORDER BY p.oid) || ' FROM item GROUP BY k'
+FROM pg_aggregate a JOIN pg_proc p ON p.oid = a.aggfnoid
+JOIN (VALUES ('int2'::regtype, 'v::int2'), ('int4', 'v'), ('int8', 'big'), ('numeric', 'n'), ('interval', 'span')) x (type, argument) ON p.pronargs = 1 AND p.proargtypes[0] = x.type
+WHERE a.aggtranstype = 'internal'::regtype AND a.aggserialfn <> 0 AND p.oid < 16384 HAVING count(*) > 20;
+
 SELECT name, stream.create_query(name, query, stream.to_table('got_' || name), mode, start => false) > 0 AS created FROM question ORDER BY name;
 
 CREATE PROCEDURE run_all() LANGUAGE plpgsql AS $$
