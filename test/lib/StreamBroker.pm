@@ -120,6 +120,14 @@ sub cards
 {
 	my ($self, $topic, $count, $seed, $start_ms) = @_;
 	$self->ask("cards $topic 0 $count $seed " . ($start_ms || 0));
+	$self->cards_done($count);
+	return;
+}
+
+# The end of what "cards" began; dies unless the broker took every message.
+sub cards_done
+{
+	my ($self, $count) = @_;
 	my $line = readline($self->{out});
 	die "broker: the generator ended with $line" unless $line =~ /^done $count/;
 	return;

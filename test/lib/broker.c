@@ -85,17 +85,22 @@ die(const char *what, const char *why)
 	exit(1);
 }
 
+static void
+note_undelivered(rd_kafka_resp_err_t error)
+{
+	if (!error)
+		return;
+	undelivered++;
+	snprintf(last_error, sizeof(last_error), "%s", rd_kafka_err2str(error));
+}
+
 /* Delivery reports are served by rd_kafka_poll and rd_kafka_flush, so in this thread. */
 static void
 delivered(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque)
 {
 	(void) rk;
 	(void) opaque;
-	if (message->err)
-	{
-		undelivered++;
-		snprintf(last_error, sizeof(last_error), "%s", rd_kafka_err2str(message->err));
-	}
+	note_undelivered(message->err);
 }
 
 rd_kafka_t *
@@ -297,12 +302,9 @@ command_produce(const char *topic, int partition, const char *path, long limit)
 		if (len > 0 && line[len - 1] == '\n')
 			len--;
 		error = put(topic, partition < 0 ? (int) (sent % partitions) : partition, NULL, 0, line, len, 0, NULL);
+		note_undelivered(error);
 		if (error)
-		{
-			undelivered++;
-			snprintf(last_error, sizeof(last_error), "%s", rd_kafka_err2str(error));
 			break;
-		}
 		sent++;
 	}
 	free(line);
@@ -353,16 +355,17 @@ generate(void)
 		CardTransaction card = cards_next(&generator.cards, (int64_t) at);
 		int len = cards_format(&card, buffer, sizeof(buffer));
 
-		put(generator.topic, (int) (card.card % generator.partitions), card.card_id, strlen(card.card_id), buffer, len,
-			0, NULL);
+		note_undelivered(put(generator.topic, (int) (card.card % generator.partitions), card.card_id, strlen(card.card_id), buffer, len, 0, NULL));
 		generator.sent++;
 	}
 	rd_kafka_poll(producer, 0);
 	if (generator.count > 0 && generator.sent >= generator.count)
 	{
 		generator.running = false;
-		settle();
-		reply("done %ld", generator.sent);
+		if (settle())
+			reply("done %ld", generator.sent);
+		else
+			reply("error %s", last_error);
 	}
 	return generator.rate > 0 ? (int) (1000 / generator.rate) + 1 : 0;
 }

@@ -48,7 +48,8 @@ stage_copy_postgres() # PostgreSQL finds its files relative to its programs, so 
 	bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
 	version="$("$config" --version) $bin $(ls "$share/extension" | grep -v '^stream_ext' | cksum)"
 	if [ "$(cat "$work/pg/version" 2>/dev/null)" != "$version" ]; then
-		rm -rf "$work/pg"
+		rm -rf "$work/pg" "$work/tree/build"
+		find "$work/tree" \( -name '*.o' -o -name '*.so' \) -delete      # made for another one
 		mkdir -p "$work/pg$bin" "$work/pg$lib" "$work/pg$share"
 		for program in postgres initdb pg_ctl pg_config psql pg_dump pg_dumpall pg_restore pg_basebackup pg_rewind pg_isready \
 			pg_controldata pg_resetwal pg_waldump pg_upgrade pg_verifybackup pg_receivewal pgbench createdb dropdb vacuumdb; do
