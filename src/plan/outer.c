@@ -16,6 +16,53 @@
 /* ---- taking it away ---- */
 
 #if PG_VERSION_NUM >= 180000
+typedef struct GroupContext
+{
+	Index group; /* the entry's number */
+	List *exprs;
+	int depth;
+} GroupContext;
+
+/* A column of GROUP BY has lost where it stands in the text; the entry knows where it stands first. */
+static bool
+locate_walker(Node *node, GroupContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var *var = (Var *) node;
+
+		if (var->varno == context->group && var->varlevelsup == context->depth && var->location < 0)
+			var->location = exprLocation(list_nth(context->exprs, var->varattno - 1));
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		bool found;
+
+		context->depth++;
+		found = query_tree_walker((Query *) node, locate_walker, context, 0);
+		context->depth--;
+		return found;
+	}
+	return expression_tree_walker(node, locate_walker, context);
+}
+
+static void
+locate_group_columns(Query *query)
+{
+	GroupContext context = {.group = list_length(query->rtable)};
+	RangeTblEntry *rte;
+
+	/* It is the last that the parser adds. */
+	while ((rte = rt_fetch(context.group, query->rtable))->rtekind != RTE_GROUP)
+		context.group--;
+	context.exprs = rte->groupexprs;
+	(void) locate_walker((Node *) query->targetList, &context);
+	(void) locate_walker(query->havingQual, &context);
+}
+
 static void
 drop_group_relation(Query *query)
 {
@@ -23,6 +70,7 @@ drop_group_relation(Query *query)
 
 	if (!query->hasGroupRTE)
 		return;
+	locate_group_columns(query);
 	query->targetList = (List *) flatten_group_exprs(NULL, query, (Node *) query->targetList);
 	query->havingQual = flatten_group_exprs(NULL, query, query->havingQual);
 	query->hasGroupRTE = false;

@@ -10,14 +10,23 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-/* Its file goes with its memory. */
 static void
-store_release(void *arg)
+store_end(ChangeBuffer *buffer)
+{
+	if (buffer->store)
+		tuplestore_end(buffer->store);
+	buffer->store = NULL;
+	MemoryContextReset(buffer->context);
+}
+
+/* Its file goes with the reader. */
+static void
+buffer_release(void *arg)
 {
 	ChangeBuffer *buffer = arg;
 
-	tuplestore_end(buffer->store);
-	buffer->store = NULL;
+	store_end(buffer);
+	MemoryContextDelete(buffer->context);
 }
 
 void
@@ -26,7 +35,11 @@ change_buffer_init(ChangeReader *reader)
 	ChangeBuffer *buffer = &reader->buffer;
 	TupleDesc own = reader->table.base.def->desc;
 
-	buffer->context = AllocSetContextCreate(reader->table.base.context, "stream_ext changes", ALLOCSET_DEFAULT_SIZES);
+	/* Not below the reader's: children go before callbacks are called, and since 17 a tuplestore keeps its rows in one. */
+	buffer->context = AllocSetContextCreate(TopMemoryContext, "stream_ext changes", ALLOCSET_DEFAULT_SIZES);
+	buffer->release.func = buffer_release;
+	buffer->release.arg = buffer;
+	MemoryContextRegisterResetCallback(reader->table.base.context, &buffer->release);
 	buffer->desc = CreateTemplateTupleDesc(BUFFER_OWN + own->natts);
 	TupleDescInitEntry(buffer->desc, BUFFER_LSN + 1, "lsn", INT8OID, -1, 0);
 	TupleDescInitEntry(buffer->desc, BUFFER_ROW + 1, "row", INT8OID, -1, 0);
@@ -44,12 +57,9 @@ change_buffer_reset(ChangeReader *reader, ChangePosition at)
 	MemoryContext old;
 
 	ExecClearTuple(buffer->slot);
-	MemoryContextReset(buffer->context);
+	store_end(buffer);
 	old = MemoryContextSwitchTo(buffer->context);
 	buffer->store = tuplestore_begin_heap(true, true, work_mem);
-	buffer->release.func = store_release;
-	buffer->release.arg = buffer;
-	MemoryContextRegisterResetCallback(buffer->context, &buffer->release);
 	tuplestore_set_eflags(buffer->store, EXEC_FLAG_REWIND);
 	for (int i = POINTER_NEXT; i < POINTERS; i++)
 		(void) tuplestore_alloc_read_pointer(buffer->store, EXEC_FLAG_REWIND);

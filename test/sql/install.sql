@@ -1,4 +1,5 @@
 -- CREATE EXTENSION where somebody has been before: a schema of his own, objects in the path; and what installing and dropping leaves.
+\set SHOW_CONTEXT never
 SET client_min_messages = warning;
 DROP EXTENSION stream_ext CASCADE;
 CREATE ROLE regress_install_mallory;
