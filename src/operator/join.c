@@ -336,10 +336,10 @@ column_time(TupleTableSlot *slot, int column, TimestampTz missing)
 }
 
 static bool
-keys_have_null(TupleTableSlot *slot, int nkeys)
+keys_match_nothing(JoinSpec *spec, TupleTableSlot *slot)
 {
-	for (int k = 0; k < nkeys; k++)
-		if (slot->tts_isnull[k])
+	for (int k = 0; k < spec->nkeys; k++)
+		if (slot->tts_isnull[k] && !spec->nulls_match[k])
 			return true;
 	return false;
 }
@@ -377,7 +377,7 @@ join_receive(Operator *op, int i, TupleTableSlot *slot)
 	}
 	payload_detoast(join, i, slot);
 	dead = !column_true(slot, spec->own[i]);
-	if (!dead && !keys_have_null(slot, spec->nkeys))
+	if (!dead && !keys_match_nothing(spec, slot))
 		matched = row_probe(join, i, slot);
 	else if (dead || !side->preserved)
 	{

@@ -243,6 +243,7 @@ typedef struct JoinSpec
 	int nkeys;
 	Oid *eq_operators;
 	Oid *collations;
+	bool *nulls_match; /* per key: NULLs are equal; else a NULL matches nothing */
 	int npayload[2];
 	int event_time[2]; /* input column, timestamptz: the row's event time for lateness (NULL: late); 0: this side has no watermark */
 	int expires[2];	   /* input column, timestamptz: no row of the other side that is still to come can match once the watermark has reached it;

@@ -200,8 +200,7 @@ static void
 write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
 {
 	static const char *const members[] = {"operator", "type", "keys", "right_keys", "aggregates", "columns", "right_columns",
-										  "order", "rows",
-										  "watermark", "within", "time_mode", "variables"};
+										  "nulls_match", "order", "rows", "watermark", "within", "time_mode", "variables"};
 
 	for (int m = 0; m < lengthof(members); m++)
 	{

@@ -30,6 +30,7 @@ typedef struct JoinCut
 	List *residual; /* conditions over both sides that are no keys */
 	List *equalities; /* key operators, oids */
 	List *collations;
+	List *nulls_match; /* whether NULLs are equal: IS NOT DISTINCT FROM */
 } JoinCut;
 
 /* ---- join_condition.c ---- */

@@ -69,11 +69,12 @@ is_over(Node *expr, Bitmapset *rtes)
 static bool
 take_key(JoinCut *join, Node *condition)
 {
-	OpExpr *op = (OpExpr *) condition;
+	bool nulls_match = is_notclause(condition) && IsA(get_notclausearg(condition), DistinctExpr); /* IS NOT DISTINCT FROM */
+	OpExpr *op = (OpExpr *) (nulls_match ? (Node *) get_notclausearg(condition) : condition);
 	Node *left, *right;
 	Oid equality;
 
-	if (!IsA(condition, OpExpr) || list_length(op->args) != 2)
+	if ((!nulls_match && !IsA(condition, OpExpr)) || list_length(op->args) != 2)
 		return false;
 	left = copyObject(linitial(op->args));
 	right = copyObject(lsecond(op->args));
@@ -90,6 +91,7 @@ take_key(JoinCut *join, Node *condition)
 	join->sides[1].keys = lappend(join->sides[1].keys, right);
 	join->equalities = lappend_oid(join->equalities, equality);
 	join->collations = lappend_oid(join->collations, op->inputcollid);
+	join->nulls_match = lappend_int(join->nulls_match, nulls_match);
 	return true;
 }
 
@@ -179,6 +181,7 @@ typedef struct KeyPair
 {
 	Node *keys[2];
 	Oid equality, collation;
+	bool nulls_match;
 	char *text;
 } KeyPair;
 
@@ -192,14 +195,14 @@ void
 join_order_keys(JoinCut *join)
 {
 	List *pairs = NIL;
-	ListCell *left, *right, *equality, *collation, *lc;
+	ListCell *left, *right, *equality, *collation, *nulls_match, *lc;
 	int n = list_length(join->equalities), i = 0;
 
-	forfour(left, join->sides[0].keys, right, join->sides[1].keys, equality, join->equalities, collation, join->collations)
+	forfive(left, join->sides[0].keys, right, join->sides[1].keys, equality, join->equalities, collation, join->collations, nulls_match, join->nulls_match)
 	{
 		KeyPair *pair = palloc(sizeof(KeyPair));
 
-		*pair = (KeyPair){{lfirst(left), lfirst(right)}, lfirst_oid(equality), lfirst_oid(collation), NULL};
+		*pair = (KeyPair){{lfirst(left), lfirst(right)}, lfirst_oid(equality), lfirst_oid(collation), lfirst_int(nulls_match), NULL};
 		pair->text = psprintf("%s %s", signature_expression(join->c, join->level, pair->keys[0]),
 							  signature_expression(join->c, join->level, pair->keys[1]));
 		pairs = lappend(pairs, pair);
@@ -209,6 +212,7 @@ join_order_keys(JoinCut *join)
 	join->spec->nkeys = n;
 	join->spec->eq_operators = palloc(n * sizeof(Oid));
 	join->spec->collations = palloc(n * sizeof(Oid));
+	join->spec->nulls_match = palloc(n * sizeof(bool));
 	foreach (lc, pairs)
 	{
 		KeyPair *pair = lfirst(lc);
@@ -222,6 +226,7 @@ join_order_keys(JoinCut *join)
 				join->sides[side].bounds = lcons(bound, join->sides[side].bounds);
 		}
 		join->spec->eq_operators[i] = pair->equality;
+		join->spec->nulls_match[i] = pair->nulls_match;
 		join->spec->collations[i++] = pair->collation;
 	}
 }

@@ -225,6 +225,18 @@ signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys)
 	return jsonb_of_text(out.data);
 }
 
+/* Rows with a NULL key are stored or not by it. Only where there is such a key: signatures saved before there were any stay as they are. */
+static void
+write_nulls_match(StringInfo out, JoinSpec *spec)
+{
+	if (memchr(spec->nulls_match, true, spec->nkeys) == NULL)
+		return;
+	appendStringInfoString(out, ", \"nulls_match\": [");
+	for (int k = 0; k < spec->nkeys; k++)
+		appendStringInfo(out, "%s%s", k > 0 ? ", " : "", spec->nulls_match[k] ? "true" : "false");
+	appendStringInfoChar(out, ']');
+}
+
 /* Rows wait whole, so the columns kept of them belong to it; conditions that are no keys may change. */
 Jsonb *
 signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List *payload[2])
@@ -242,6 +254,7 @@ signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List 
 	write_columns(&out, c, level, "right_keys", keys[1]);
 	write_columns(&out, c, level, "columns", payload[0]);
 	write_columns(&out, c, level, "right_columns", payload[1]);
+	write_nulls_match(&out, spec);
 	appendStringInfoChar(&out, '}');
 	AtEOXact_GUC(true, guc_level);
 	return jsonb_of_text(out.data);
