@@ -170,6 +170,23 @@ raise_notices(StreamPlan *plan)
 		ereport(NOTICE, (errmsg("%s", (char *) lfirst(lc))));
 }
 
+/* Not an error: whoever writes to a topic may be the one who makes it. */
+static void
+warn_absent(StreamPlan *plan)
+{
+	ListCell *lc;
+
+	foreach (lc, plan->sources)
+	{
+		SourceDef *source = lfirst(lc);
+		char *absent = source->ops->absent ? source->ops->absent(source) : NULL;
+
+		if (absent)
+			ereport(WARNING, (errcode(ERRCODE_FDW_TABLE_NOT_FOUND), errmsg("source %s is to read %s, which does not exist", source->name, absent),
+							  errdetail("The query waits for it."), errhint("If the name is wrong, correct it with stream.alter_source.")));
+	}
+}
+
 /* create_query(name, query, sink, output_mode, trigger, options, start, if_not_exists) → id */
 Datum
 stream_create_query(PG_FUNCTION_ARGS)
@@ -220,6 +237,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 	query_insert(query);
 	query_run_store(query->id, &created);
 	raise_notices(plan);
+	warn_absent(plan);
 	if (PG_ARGISNULL(6) || PG_GETARG_BOOL(6))
 		worker_request_start(query->id);
 	PG_RETURN_INT64(query->id);

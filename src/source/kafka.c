@@ -31,6 +31,19 @@ kafka_close(SourceReader *base)
 	kafka_disconnect((KafkaReader *) base);
 }
 
+/* Making the client tells of properties that do not fit one another, such as a key without its certificate. */
+static char *
+kafka_absent(SourceDef *def)
+{
+	KafkaReader *reader = (KafkaReader *) kafka_open(def);
+	char *absent;
+
+	kafka_connect_only(reader);
+	absent = kafka_ask_absent(reader);
+	kafka_disconnect(reader);
+	return absent;
+}
+
 /* ---- positions ---- */
 
 int64 *
@@ -53,6 +66,18 @@ offsets_at_time(KafkaReader *reader, int64 ms)
 	return offsets;
 }
 
+/* "Latest" is as of the query's first look. A topic that was not there then is read from its beginning. */
+static void
+offsets_of_awaited(KafkaReader *reader, int64 *offsets)
+{
+	int64 *earliest = kafka_offsets_alloc(reader);
+
+	kafka_list_offsets(reader, RD_KAFKA_OFFSET_BEGINNING, earliest);
+	for (int i = 0; i < reader->npartitions; i++)
+		if (reader->partitions[i]->topic->awaited)
+			offsets[i] = earliest[i];
+}
+
 static Position *
 kafka_initial(SourceReader *base)
 {
@@ -66,6 +91,8 @@ kafka_initial(SourceReader *base)
 		return kafka_position_make(reader, offsets_at_time(reader, options->starting_timestamp_ms), NULL);
 	offsets = kafka_offsets_alloc(reader);
 	kafka_list_offsets(reader, options->starting_at, offsets);
+	if (options->starting_at == RD_KAFKA_OFFSET_END)
+		offsets_of_awaited(reader, offsets);
 	if (options->starting_offsets)
 	{
 		int64 *wanted = kafka_starting_offsets(reader), *latest = kafka_offsets_alloc(reader);
@@ -143,6 +170,7 @@ const SourceOps kafka_source = {
 	.option_names = kafka_option_names,
 	.parse = kafka_parse,
 	.open = kafka_open,
+	.absent = kafka_absent,
 	.initial = kafka_initial,
 	.latest = kafka_latest,
 	.advance = kafka_advance,

@@ -17,6 +17,7 @@
 #define KAFKA_SERVER "stream_kafka" /* the built-in server, and the wrapper */
 #define KAFKA_PULL_MESSAGES 16384	/* taken per partition while planning */
 #define KAFKA_CALL_MS 5000			/* longest wait of a planning step for the broker */
+#define KAFKA_GLANCE_MS 1000		/* longest wait of create_query for it */
 #define KAFKA_STALL_MS 30000		/* longest wait of a scan without any message */
 #define KAFKA_REGRESS_MS 3000		/* how long an end below our position may be a leader change */
 #define KAFKA_LOOK_AGAIN_MS 10000	/* new partitions are looked for that often */
@@ -58,6 +59,7 @@ typedef struct KafkaTopic
 	Datum name_datum; /* text */
 	bool verified;	  /* to be the one our position is of */
 	rd_kafka_topic_t *handle;
+	bool awaited; /* it did not exist when it was first asked for: nothing in it is older than the query */
 } KafkaTopic;
 
 typedef struct KafkaPartition
@@ -135,6 +137,7 @@ extern SourceAdvance kafka_advance(SourceReader *reader, Position *from, Positio
 
 /* ---- kafka_connect.c: connection, topics, questions to the broker ---- */
 extern void kafka_connect(KafkaReader *reader);
+extern void kafka_connect_only(KafkaReader *reader); /* a client that asks for nothing by itself */
 /* Looks the partitions up again when that is due, or forced. False: nothing changed. */
 extern bool kafka_refresh_partitions(KafkaReader *reader, bool force);
 /* Asks for one offset of every partition (RD_KAFKA_OFFSET_BEGINNING, _END, or a time in ms) into offsets[]. */
@@ -147,6 +150,8 @@ extern int kafka_partition_lane(KafkaReader *reader, KafkaPartition *partition);
 /* ---- kafka_metadata.c: what topics and partitions there are ---- */
 /* Brings reader->topics up to date, and says how many partitions each has (palloc'ed). */
 extern int *kafka_ask_partitions(KafkaReader *reader);
+/* What the reader would wait for: 'topic "x"'; NULL: nothing, or no answer within KAFKA_GLANCE_MS. */
+extern char *kafka_ask_absent(KafkaReader *reader);
 extern void kafka_report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error);
 extern bool kafka_error_is_transient(rd_kafka_resp_err_t error);
 extern void kafka_pause(KafkaReader *reader);

@@ -99,6 +99,12 @@ client_open(KafkaReader *reader, int partitions)
 }
 
 void
+kafka_connect_only(KafkaReader *reader)
+{
+	client_open(reader, FEW_PARTITIONS);
+}
+
+void
 kafka_disconnect(KafkaReader *reader)
 {
 	reader->had_partitions = reader->had_partitions || reader->npartitions > 0;

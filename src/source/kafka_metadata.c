@@ -179,9 +179,11 @@ metadata_ask(KafkaReader *reader, int *counts)
 						errmsg("topic \"%s\" of source %s does not exist any more", reader->topics[topic]->name,
 							   reader->base.def->name),
 						errhint("Create it again and reset the query."));
+			reader->topics[topic]->awaited = true;
 			ereport(
-				ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
+				ERROR, errcode(ERRCODE_FDW_TABLE_NOT_FOUND),
 				errmsg("topic \"%s\" of source %s does not exist", reader->topics[topic]->name, reader->base.def->name),
+				errdetail("A running query waits for it."),
 				errhint("Create the topic, or correct the source's option topic."));
 		}
 		if (clock_monotonic_us() >= until)
@@ -324,4 +326,44 @@ kafka_ask_partitions(KafkaReader *reader)
 	counts = palloc(sizeof(int) * reader->ntopics);
 	metadata_ask(reader, counts);
 	return counts;
+}
+
+/* ---- a query that is being made ---- */
+
+static char *
+absent_topic(KafkaReader *reader)
+{
+	MetadataCall *call = metadata_prepare(reader);
+	char *absent = NULL;
+
+	if (!kafka_client_call(reader->client, &call->base, KAFKA_GLANCE_MS))
+		return NULL;
+	for (int i = 0; i < reader->ntopics && !absent; i++)
+		if (call->errors[i] == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+			absent = psprintf("topic \"%s\"", reader->topics[i]->name);
+	kafka_call_release(&call->base);
+	return absent;
+}
+
+static char *
+absent_pattern(KafkaReader *reader)
+{
+	NamesCall *call = kafka_malloc(sizeof(NamesCall));
+	bool found = false;
+
+	call->base.run = names_run;
+	call->base.destroy = names_destroy;
+	if (!kafka_client_call(reader->client, &call->base, KAFKA_GLANCE_MS))
+		return NULL;
+	for (int i = 0; i < call->n && !found; i++)
+		found = kafka_topic_matches(reader->options->pattern, call->names[i]);
+	found = found || call->error;
+	kafka_call_release(&call->base);
+	return found ? NULL : psprintf("a topic that matches \"%s\"", reader->options->pattern);
+}
+
+char *
+kafka_ask_absent(KafkaReader *reader)
+{
+	return reader->options->pattern ? absent_pattern(reader) : absent_topic(reader);
 }

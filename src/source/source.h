@@ -151,6 +151,11 @@ struct SourceOps
 	/* def->options from the lists; whatever is missing or contradictory is an ereport naming def->name. */
 	void (*parse)(SourceDef *def);
 	SourceReader *(*open)(SourceDef *def); /* in CurrentMemoryContext; registers its own clean-up callback on it */
+	/*
+	 * create_query: what a query over it would wait for, such as 'topic "x"'; NULL: nothing, or no answer within a second. Refuses what can be seen to be
+	 * wrong without asking. Optional.
+	 */
+	char *(*absent)(SourceDef *def);
 	/* Before initial(), of all sources of a query: what must be made while the transaction has not written anything yet. Optional. */
 	void (*arrive)(SourceReader *reader);
 	/* Where a new query starts. NULL: the very start. */

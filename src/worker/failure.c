@@ -33,6 +33,7 @@ failure_is_transient(int sqlstate)
 		case ERRCODE_CRASH_SHUTDOWN:
 		case ERRCODE_CANNOT_CONNECT_NOW:
 		case ERRCODE_IO_ERROR:
+		case ERRCODE_FDW_TABLE_NOT_FOUND: /* a topic that nobody has made yet */
 		case ERRCODE_OBJECT_IN_USE: /* somebody runs the query in the foreground */
 			return true;
 		default:

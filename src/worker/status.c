@@ -7,6 +7,7 @@
 
 #include <signal.h>
 
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
@@ -436,8 +437,11 @@ status_batch_done(int64 batch_id, TimestampTz at, int64 duration_us, int64 rows)
 void
 status_set_message(const char *message)
 {
+	int len = pg_mbcliplen(message, strlen(message), sizeof(mine->message) - 1);
+
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	strlcpy(mine->message, message, sizeof(mine->message));
+	memcpy(mine->message, message, len);
+	mine->message[len] = '\0';
 	LWLockRelease(&shared->lock);
 }
 

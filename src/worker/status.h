@@ -26,7 +26,7 @@ typedef struct QueryStatus
 	int64 last_rows;
 	int64 wake_requests; /* grows with each status_wake */
 	int64 wakes_done;	 /* requests seen before a trigger that found nothing to do */
-	char message[128];
+	char message[256];
 } QueryStatus;
 
 #define DEFAULT_MAX_QUERIES 32 /* slots without preloading; with it, setting stream_ext.max_queries says */

@@ -390,11 +390,11 @@ worker_record_failure(Worker *w)
 	w->lasting_failures += transient ? 0 : 1;
 	MemoryContextSwitchTo(w->step_context);
 	failure_log(w->name, w->error, w->failures, delay, final);
+	status_set_message(psprintf("Waiting to try again: %s", w->error->message ? w->error->message : "unknown error"));
 	FreeErrorData(w->error);
 	w->error = NULL;
 	if (final)
 		return false;
-	status_set_message("Waiting to try again after an error");
 	wait_for_time(delay);
 	return true;
 }

@@ -11,6 +11,7 @@
  *   partitions TOPIC TOTAL               produce TOPIC PARTITION FILE [COUNT]     each line a message; partition -1: round robin
  *   delete TOPIC                         cards TOPIC RATE [COUNT=0 [SEED=1 [START_MS=0 [STEP_MS]]]]   in background
  *   trim TOPIC PARTITION OFFSET          stop                                     ends the generator
+ *   hide TOPIC | show TOPIC              as if it did not exist, of the mock cluster
  *   begin ID | commit | abort            flush | offsets TOPIC PARTITION | ready | down | up | quit
  *
  * K and V are text without blanks, or hex:00ff; no key= means NULL, header=NAME without colon means a NULL value, no value= is a
@@ -414,6 +415,11 @@ obey(char *line)
 			rd_kafka_mock_broker_set_down(cluster, 1);
 		else
 			rd_kafka_mock_broker_set_up(cluster, 1);
+		reply("ok");
+	}
+	else if (cluster && topic && (strcmp(verb, "hide") == 0 || strcmp(verb, "show") == 0))
+	{
+		rd_kafka_mock_topic_set_error(cluster, topic, *verb == 'h' ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART : RD_KAFKA_RESP_ERR_NO_ERROR);
 		reply("ok");
 	}
 	else if (!cluster && strcmp(verb, "delete") == 0 && topic)

@@ -110,6 +110,29 @@ $node->safe_psql('postgres', 'SELECT pg_sleep(2)');
 is($node->safe_psql('postgres', 'SELECT count(*), sum(last_batch_id) FROM stream.queries'), $batches, 'no data, no batches');
 cmp_ok(cpu_of($pid) - $cpu, '<', 0.4, 'and next to no work');
 
+# A topic that does not exist: said when the query is made, shown while it waits, read when it is there.
+$broker->ask('create late 1');
+$broker->send_value('late', 0, '{"id":1}');
+$broker->ask('hide late');
+$node->safe_psql('postgres', q(SELECT stream.create_source('late', 'kafka', 'id int', '{"server": "k", "topic": "late"}')));
+my ($ret, $out, $err) = $node->psql('postgres', q(SELECT stream.create_query('late', 'SELECT id FROM late', stream.to_table('late_out'))));
+like($err, qr/WARNING:  source public\.late is to read topic "late", which does not exist\nDETAIL:  The query waits for it\.\nHINT:  .*stream\.alter_source/,
+	'a topic that is not there yet is warned of');
+ok($node->poll_query_until('postgres', q(SELECT status = 'restarting' AND failures > 0 AND sqlstate = 'HV00R' AND error LIKE 'topic "late" of source public.late does not exist%'
+	AND message = 'Waiting to try again: topic "late" of source public.late does not exist' FROM stream.queries WHERE name = 'late')), 'its query waits, and says for what');
+$broker->ask('show late');
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM late_out'), 'and reads it from its beginning when it is there');
+is($node->safe_psql('postgres', q(SELECT status, failures, error IS NULL FROM stream.queries WHERE name = 'late')), 'running|0|t', 'as if nothing had been');
+
+# None that matches a pattern: the same. A broker that does not answer: no word of topics.
+$node->safe_psql('postgres', q(
+	SELECT stream.create_source('shops', 'kafka', 'id int', '{"server": "k", "topic_pattern": "shop.*"}');
+	SELECT stream.create_source('silent', 'kafka', 'id int', '{"bootstrap.servers": "127.0.0.1:1", "topic": "late"}')));
+($ret, $out, $err) = $node->psql('postgres', q(SELECT stream.create_query('shops', 'SELECT id FROM shops', stream.to_table('shops_out'), start => false)));
+like($err, qr/WARNING:  source public\.shops is to read a topic that matches "shop\.\*", which does not exist\nDETAIL:  The query waits for it\./, 'a pattern without topics as well');
+($ret, $out, $err) = $node->psql('postgres', q(SELECT stream.create_query('silent', 'SELECT id FROM silent', stream.to_table('silent_out'), start => false)));
+is("$ret $err", '0 ', 'brokers that are away say nothing');
+
 sub cpu_of
 {
 	my ($process) = @_;
