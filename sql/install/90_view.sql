@@ -152,6 +152,25 @@ CREATE VIEW stream.pace WITH (security_barrier) AS
     FROM verdict;
 COMMENT ON VIEW stream.pace IS 'is a query falling behind: the reason, NULL if it is not, and what helps';
 
+/* Do nearly all rows of a source turn out to be unreadable, by the last ten batches. */
+CREATE VIEW stream.quality WITH (security_barrier) AS
+    WITH recent AS (
+        SELECT q.id, s.source->>'description' AS description, sum((s.source->>'numInputRows')::bigint) AS rows, sum((s.source->>'numBadRows')::bigint) AS rows_bad
+        FROM stream.visible_query q
+        CROSS JOIN LATERAL (SELECT e.progress FROM stream.progress_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 10) p
+        CROSS JOIN LATERAL jsonb_array_elements(p.progress->'sources') s(source)
+        GROUP BY 1, 2
+    )
+    SELECT id AS query_id, description AS source, rows, rows_bad,
+           CASE WHEN rows >= 20 AND rows_bad > 0.9 * rows
+                THEN format('%s of the last %s rows of %s cannot be read', rows_bad, rows, description)
+           END AS reason,
+           CASE WHEN rows >= 20 AND rows_bad > 0.9 * rows
+                THEN 'stream.dead_letters says why, unless on_bad_row is skip. Mend the source (stream.alter_source), then stream.replay_dead_letters feeds them in again.'
+           END AS advice
+    FROM recent;
+COMMENT ON VIEW stream.quality IS 'rows and unreadable rows of each source of a query in its last ten batches; the reason, if those are nearly all, and what helps';
+
 CREATE VIEW stream.queries WITH (security_barrier) AS
     SELECT q.id,
            q.name,
@@ -184,7 +203,9 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
            f.batch_id AS failed_batch_id,
            f.range AS failed_range,
            b.reason AS behind_reason,
-           b.advice AS behind_advice
+           b.advice AS behind_advice,
+           u.reason AS unreadable_reason,
+           u.advice AS unreadable_advice
     FROM stream.visible_query q
     LEFT JOIN stream.query_run r ON r.query_id = q.id
     LEFT JOIN stream.worker_status() w ON w.query_id = q.id
@@ -194,7 +215,8 @@ CREATE VIEW stream.queries WITH (security_barrier) AS
                        FROM jsonb_array_elements(p.progress->'stateOperators') op) s ON true
     LEFT JOIN LATERAL (SELECT a.batch_id, a.range FROM stream.attempt_entry a
                        WHERE a.query_id = q.id AND r.error IS NOT NULL AND a.sqlstate IS NOT NULL ORDER BY a.attempt DESC LIMIT 1) f ON true
-    LEFT JOIN stream.pace b ON b.query_id = q.id;
+    LEFT JOIN stream.pace b ON b.query_id = q.id
+    LEFT JOIN LATERAL (SELECT string_agg(s.reason, '; ' ORDER BY s.source) AS reason, min(s.advice) AS advice FROM stream.quality s WHERE s.query_id = q.id) u ON true;
 COMMENT ON VIEW stream.queries IS 'every query with its status, rates, watermark, state size and last error';
 
 CREATE VIEW stream.change_slots WITH (security_barrier) AS
@@ -211,4 +233,4 @@ CREATE VIEW stream.change_slots WITH (security_barrier) AS
 COMMENT ON VIEW stream.change_slots IS 'replication slots of queries over changes sources, and how much WAL each holds back; wal_status NULL: the slot is gone';
 
 GRANT SELECT ON stream.offset_log, stream.commit_log, stream.progress, stream.dead_letters, stream.queries, stream.attempts, stream.source_lag,
-    stream.operations, stream.stat, stream.pace, stream.change_slots TO PUBLIC;
+    stream.operations, stream.stat, stream.pace, stream.quality, stream.change_slots TO PUBLIC;

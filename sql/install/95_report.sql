@@ -46,6 +46,7 @@ BEGIN ATOMIC
                                                 'watermark ' || to_char(q.watermark, 'YYYY-MM-DD HH24:MI:SS TZ'), q.message)) || '</p>'
         || CASE WHEN q.falling_behind
                 THEN '<p class="bad">' || stream.report_text(q.behind_reason) || '<br/>' || stream.report_text(q.behind_advice) || '</p>' ELSE '' END
+        || coalesce('<p class="bad">' || stream.report_text(q.unreadable_reason) || '<br/>' || stream.report_text(q.unreadable_advice) || '</p>', '')
         || CASE WHEN q.error IS NOT NULL
                 THEN format('<pre class="bad">%s failures in a row%s; %s: %s</pre>', q.failures, coalesce(', at batch ' || q.failed_batch_id, ''),
                             stream.report_text(q.sqlstate), stream.report_text(q.error)) ELSE '' END

@@ -177,6 +177,7 @@ batch_finished(QueryRuntime *rt, BatchRun *run)
 	}
 	rt->last_duration_us = clock_monotonic_us() - run->durations.started;
 	progress_warn(rt, run);
+	progress_watch_rows(rt, run);
 }
 
 static uint64

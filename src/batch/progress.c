@@ -153,6 +153,52 @@ progress_warn(QueryRuntime *rt, BatchRun *run)
 			 errhint("A clock somewhere may be wrong. Option max_event_time_skew keeps rows from the future from moving the watermark.")));
 }
 
+/* ---- rows that cannot be read ---- */
+
+#define RECENT_ROWS 1000
+#define RECENT_ROWS_MIN 20 /* fewer say nothing */
+
+static void
+reader_note_rows(QueryRuntime *rt, SourceReader *reader, const BatchRun *run)
+{
+	double share = reader->recent_bad / reader->recent_rows;
+
+	if (reader->recent_rows < RECENT_ROWS_MIN || (reader->unreadable ? share > 0.5 : share <= 0.9))
+		return;
+	reader->unreadable = !reader->unreadable;
+	rt->rows_event = reader->unreadable ? "unreadable" : "readable";
+	if (reader->unreadable)
+		ereport(WARNING, (errmsg("streaming query \"%s\": %d %% of the newest rows of source %s cannot be read", rt->query->name, (int) (share * 100), reader->def->name),
+						  errdetail("Batch " INT64_FORMAT ".", run->info.batch_id),
+						  errhint("stream.dead_letters says why, unless on_bad_row is skip. stream.replay_dead_letters feeds them in again once the source is mended.")));
+	else
+		ereport(LOG, (errmsg("streaming query \"%s\": rows of source %s can be read again", rt->query->name, reader->def->name),
+					  errdetail("Batch " INT64_FORMAT ".", run->info.batch_id)));
+}
+
+/* One line when nearly all rows of a source begin to be bad, one when most are good again: between the two limits the state stays as it is. */
+void
+progress_watch_rows(QueryRuntime *rt, BatchRun *run)
+{
+	ListCell *lc;
+
+	foreach (lc, run->sources)
+	{
+		SourceBatch *batch = lfirst(lc);
+		SourceReader *reader = batch->reader;
+		double excess;
+
+		if (!rt->session_lock || batch->rows + batch->rows_bad == 0)
+			continue;
+		reader->recent_rows += batch->rows + batch->rows_bad;
+		reader->recent_bad += batch->rows_bad;
+		reader_note_rows(rt, reader, run);
+		excess = Max(reader->recent_rows / RECENT_ROWS, 1);
+		reader->recent_rows /= excess;
+		reader->recent_bad /= excess;
+	}
+}
+
 Jsonb *
 progress_build(QueryRuntime *rt, BatchRun *run)
 {

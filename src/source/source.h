@@ -55,6 +55,8 @@ typedef struct SourceReader
 	SourceDef *def;
 	int64 query_id;		   /* whose reader it is; 0: a read by hand */
 	int64 rows_expected;   /* in the batch to come, for the planner: as announced, else as in the last one; -1: nobody knows */
+	double recent_rows, recent_bad; /* of about the last thousand rows, and how many of them were bad */
+	bool unreadable;	   /* nearly all of them */
 	MemoryContext context; /* dies with the reader */
 } SourceReader;
 

@@ -15,6 +15,7 @@
 static int64 last_sent = 0;			/* monotonic */
 static bool progress_noted = false;
 static bool idle_noted = false;
+static const char *rows_noted = NULL;
 static int64 noted_batch = -1;
 
 void
@@ -39,12 +40,19 @@ event_note_idle(int64 batch_id)
 	noted_batch = batch_id;
 }
 
+void
+event_note_rows(const char *event, int64 batch_id)
+{
+	rows_noted = event;
+	noted_batch = batch_id;
+}
+
 int64
 event_send_due(int64 query_id)
 {
 	int64 now;
 
-	if (!progress_noted && !idle_noted)
+	if (!progress_noted && !idle_noted && !rows_noted)
 		return -1;
 	now = clock_monotonic_us();
 	if (last_sent != 0 && now - last_sent < EVENT_INTERVAL_US)
@@ -55,7 +63,10 @@ event_send_due(int64 query_id)
 		event_notify(query_id, "progress", noted_batch);
 	if (idle_noted)
 		event_notify(query_id, "idle", noted_batch);
+	if (rows_noted)
+		event_notify(query_id, rows_noted, noted_batch);
 	progress_noted = idle_noted = false;
+	rows_noted = NULL;
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	CommitTransactionCommand();
 	return -1;

@@ -4,12 +4,13 @@
 
 #include "postgres.h"
 
-/* In the current transaction. batch_id -1: null. event: start, progress, idle, termination. */
+/* In the current transaction. batch_id -1: null. event: start, progress, idle, unreadable, readable, termination. */
 extern void event_notify(int64 query_id, const char *event, int64 batch_id);
 
 /* The worker's own progress and idle events: at most one transaction a second, the last state is never lost. */
 extern void event_note_progress(int64 batch_id);
 extern void event_note_idle(int64 batch_id);
+extern void event_note_rows(const char *event, int64 batch_id); /* "unreadable", "readable" */
 /* Sends what is due. Microseconds until something is, -1: nothing waits. */
 extern int64 event_send_due(int64 query_id);
 

@@ -245,6 +245,9 @@ worker_fire(Worker *w)
 		housekeeper_look(w->rt, w->query->owner);
 		if (w->last_batch != last_batch)
 			event_note_progress(w->last_batch);
+		if (w->rt->rows_event)
+			event_note_rows(w->rt->rows_event, w->last_batch);
+		w->rt->rows_event = NULL;
 		w->news = w->busy = true;
 	}
 	else if (w->busy)

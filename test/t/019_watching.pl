@@ -85,7 +85,7 @@ is(value("SELECT falling_behind, behind_reason ~ 'rows come faster than they are
 value("SELECT stream.drop_query('slower')");
 
 # ---- lag by partition: rows that wait, and event time
-my $broker = StreamBroker->new(topics => [ 'one:2', 'two:1', 'three:2' ]);
+my $broker = StreamBroker->new(topics => [ 'one:2', 'two:1', 'three:2', 'rubbish:1' ]);
 $broker->send_value('one', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T10:00:${_}Z\"}" } 10 .. 49);
 $broker->send_value('one', 1, map { "{\"v\": $_, \"ts\": \"2026-03-01T11:00:${_}Z\"}" } 10 .. 19);
 $broker->send_value('two', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T12:00:${_}Z\"}" } 10 .. 14);
@@ -147,6 +147,36 @@ value("CALL stream.process_all_available('good')");
 my $heard = '';
 ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "progress"/ && $heard =~ /"event": "idle"/ }), 'progress and idle events') or diag($heard);
 $listener->quit;
+
+# ---- nearly all rows of a source unreadable: once in the log, in the status, as an event; the other source of the query is all right
+value(qq{SELECT stream.create_source('rubbish', 'kafka', 'v int', '{"bootstrap.servers": "$bootstrap", "topic": "rubbish", "starting_offsets": "earliest"}')});
+$listener = $node->background_psql('postgres');
+$listener->query_safe('LISTEN stream_events');
+$log = -s $node->logfile;
+create_query($node, 'reads', 'SELECT v FROM rubbish UNION ALL SELECT v FROM input');
+my ($rubbish, $lines) = (0, '');
+sub rubbish_is_seen
+{
+	my ($value, $count) = @_;
+	$broker->send_value('rubbish', 0, ($value) x $count);
+	$rubbish += $count;
+	value("CALL stream.process_all_available('reads')");
+	return value(q{SELECT coalesce(unreadable_reason, '-') || ' ' || coalesce(substr(unreadable_advice, 1, 32), '-') FROM stream.queries WHERE name = 'reads'});
+}
+is(rubbish_is_seen('{"v": "x"}', 19), '- -', 'a few rows say nothing');
+is(rubbish_is_seen('{"v": "x"}', 11), '30 of the last 30 rows of kafka source public.rubbish cannot be read stream.dead_letters says why, un', 'a source of which nothing can be read: reason and advice');
+rubbish_is_seen('{"v": "x"}', 10) for 1 .. 3;
+is(value('SELECT source, rows, rows_bad, reason IS NULL FROM stream.quality WHERE rows_bad = 0 AND source = \'table source public.input\' AND query_id = (SELECT id FROM stream.queries WHERE name = \'reads\') AND rows > 1000'),
+	'table source public.input|' . value('SELECT count(*) FROM input_t') . '|0|t', 'the other one is all right');
+is(rubbish_is_seen('{"v": 1}', 50), '- -', 'with good rows among them it is no longer said');
+rubbish_is_seen('{"v": 1}', 50);
+$lines = slurp_file($node->logfile, $log);
+is(() = $lines =~ /WARNING:  streaming query "reads": 100 % of the newest rows of source public\.rubbish cannot be read/g, 1, 'a line in the log when it begins');
+is(() = $lines =~ /LOG:  streaming query "reads": rows of source public\.rubbish can be read again/g, 1, 'and when it is over');
+$heard = '';
+ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "unreadable".*"event": "readable"/s }), 'events as well') or diag($heard);
+$listener->quit;
+value("SELECT stream.drop_query('reads')");
 
 # ---- progress in Spark's shape
 is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_object_keys(progress) AS k FROM stream.progress WHERE query = 'groups' AND batch_id = 0) x}),
