@@ -128,6 +128,9 @@ table_parse(SourceDef *def)
 	for (int i = 0; i < def->desc->natts; i++)
 		if (!TupleDescAttr(def->desc, i)->attisdropped)
 			table_check_column(def, options->relid, TupleDescAttr(def->desc, i));
+	if (options->strict_append && !pg_class_ownercheck(options->relid, def->owner))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for option \"strict_append\" of source %s", def->name),
+						errdetail("It refuses changes to table %s, which is for the table's owner to say.", table_full_name(options->relid))));
 }
 
 /* ---- open ---- */

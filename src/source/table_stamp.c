@@ -31,6 +31,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/varlena.h"
 #include "utils/xid8.h"
 
@@ -43,6 +44,7 @@ PG_FUNCTION_INFO_V1(stream_prepare_table);
 static int64 arrivals = 0;			  /* last number given in this process; grows over its whole life, so it never repeats in a transaction */
 static int64 arrivals_taken = 0;	  /* last number that a row has */
 static Stamp moving = {0, 0};		  /* of the row last seen by an UPDATE: on its way to another partition, perhaps */
+static LocalTransactionId moving_in;  /* in this transaction: a later one that brings the stamp copies it */
 
 /* ---- numbers ---- */
 
@@ -53,27 +55,44 @@ stream_next_arrival(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(++arrivals);
 }
 
-/* The stamps are the last columns as a rule. */
+/* The stamps are the last columns as a rule. Their types are looked at, too: anybody may put the triggers on a table of his own. */
 static AttrNumber
-stamp_column(Relation rel, const char *name)
+stamp_column(Relation rel, const char *name, Oid type)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
 	for (int i = desc->natts; i > 0; i--)
-		if (!TupleDescAttr(desc, i - 1)->attisdropped && namestrcmp(&TupleDescAttr(desc, i - 1)->attname, name) == 0)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i - 1);
+
+		if (!att->attisdropped && att->atttypid == type && namestrcmp(&att->attname, name) == 0)
 			return i;
+	}
 	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-					errmsg("table \"%s\" is read as a stream but has no column \"%s\"", RelationGetRelationName(rel), name),
+					errmsg("table \"%s\" is read as a stream but has no column \"%s\" of type %s", RelationGetRelationName(rel), name, format_type_be(type)),
 					errhint("SELECT stream.prepare_table(%s);", quote_literal_cstr(table_full_name(RelationGetRelid(rel))))));
 	return InvalidAttrNumber;
 }
 
 static void
-trigger_check(FunctionCallInfo fcinfo, bool row)
+stamp_columns(Relation rel, int *columns)
 {
-	if (!CALLED_AS_TRIGGER(fcinfo) || (bool) TRIGGER_FIRED_FOR_ROW(((TriggerData *) fcinfo->context)->tg_event) != row)
-		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("function is a trigger of stream_ext"),
+	columns[0] = stamp_column(rel, STAMP_XID, XID8OID);
+	columns[1] = stamp_column(rel, STAMP_SEQ, INT8OID);
+}
+
+#define BEFORE_ROW (TRIGGER_EVENT_BEFORE | TRIGGER_EVENT_ROW)
+
+/* Was it called for such an event, as far as the mask goes? */
+static TriggerData *
+trigger_check(FunctionCallInfo fcinfo, TriggerEvent mask, TriggerEvent event)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || (trigger->tg_event & mask) != event)
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("function is a trigger of stream_ext, and not for such events"),
 						errhint("Triggers are made by stream.create_source() and stream.prepare_table().")));
+	return trigger;
 }
 
 /* Those who read the table or one of its parents learn of the row at commit. */
@@ -107,7 +126,7 @@ stamp_is_fresh(Stamp stamp)
 static bool
 stamp_is_moving(Stamp stamp)
 {
-	bool same = moving.xid != 0 && moving.xid == stamp.xid && moving.seq == stamp.seq;
+	bool same = moving.xid != 0 && moving.xid == stamp.xid && moving.seq == stamp.seq && moving_in == MY_LOCAL_XID;
 
 	moving.xid = 0;
 	return same;
@@ -117,18 +136,14 @@ stamp_is_moving(Stamp stamp)
 Datum
 stream_stamp_row(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	Relation rel;
-	HeapTuple tuple;
+	TriggerData *trigger = trigger_check(fcinfo, BEFORE_ROW | TRIGGER_EVENT_INSTEAD | TRIGGER_EVENT_OPMASK, BEFORE_ROW | TRIGGER_EVENT_INSERT);
+	Relation rel = trigger->tg_relation;
+	HeapTuple tuple = trigger->tg_trigtuple;
 	int columns[2];
 	Datum values[2];
 	bool nulls[2];
 
-	trigger_check(fcinfo, true);
-	rel = trigger->tg_relation;
-	tuple = trigger->tg_trigtuple;
-	columns[0] = stamp_column(rel, STAMP_XID);
-	columns[1] = stamp_column(rel, STAMP_SEQ);
+	stamp_columns(rel, columns);
 	readers_wake(rel);
 	for (int i = 0; i < 2; i++)
 		values[i] = heap_getattr(tuple, columns[i], RelationGetDescr(rel), &nulls[i]);
@@ -149,17 +164,14 @@ stream_stamp_row(PG_FUNCTION_ARGS)
 Datum
 stream_keep_stamp(PG_FUNCTION_ARGS)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	TupleDesc desc;
+	TriggerData *trigger = trigger_check(fcinfo, BEFORE_ROW | TRIGGER_EVENT_INSTEAD | TRIGGER_EVENT_OPMASK, BEFORE_ROW | TRIGGER_EVENT_UPDATE);
+	TupleDesc desc = RelationGetDescr(trigger->tg_relation);
 	int columns[2];
 	Datum old[2], new[2];
 	bool nulls[2];
 	bool isnull;
 
-	trigger_check(fcinfo, true);
-	desc = RelationGetDescr(trigger->tg_relation);
-	columns[0] = stamp_column(trigger->tg_relation, STAMP_XID);
-	columns[1] = stamp_column(trigger->tg_relation, STAMP_SEQ);
+	stamp_columns(trigger->tg_relation, columns);
 	for (int i = 0; i < 2; i++)
 	{
 		old[i] = heap_getattr(trigger->tg_trigtuple, columns[i], desc, &nulls[i]);
@@ -168,70 +180,13 @@ stream_keep_stamp(PG_FUNCTION_ARGS)
 			new[i] = ~old[i];
 	}
 	moving = (Stamp){U64FromFullTransactionId(DatumGetFullTransactionId(old[0])), DatumGetInt64(old[1])};
+	moving_in = MY_LOCAL_XID;
 	if (old[0] == new[0] && old[1] == new[1])
 		return PointerGetDatum(trigger->tg_newtuple);
 	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, desc, 2, columns, old, nulls));
 }
 
-/* ---- strict_append ---- */
-
-static bool
-is_strict_source_of(Oid foreign, Oid relid)
-{
-	ForeignTable *table = GetForeignTable(foreign);
-	char *name = table_options_get(table->options, "table");
-	char *strict = table_options_get(table->options, "strict_append");
-	bool on;
-
-	if (name == NULL || strict == NULL || !parse_bool(strict, &on) || !on)
-		return false;
-	if (strcmp(GetForeignDataWrapper(GetForeignServer(table->serverid)->fdwid)->fdwname, "stream_table") != 0)
-		return false;
-	return table_by_name(name, true) == relid || list_member_oid(get_partition_ancestors(relid), table_by_name(name, true));
-}
-
-static Oid
-strict_source_of(Oid relid)
-{
-	Relation catalog = table_open(ForeignTableRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	Oid found = InvalidOid;
-	HeapTuple tuple;
-
-	while (!OidIsValid(found) && (tuple = systable_getnext(scan)) != NULL)
-	{
-		Oid foreign = ((Form_pg_foreign_table) GETSTRUCT(tuple))->ftrelid;
-
-		if (is_strict_source_of(foreign, relid))
-			found = foreign;
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return found;
-}
-
-/* BEFORE UPDATE OR DELETE OR TRUNCATE FOR EACH STATEMENT: a source may ask that its table only grows. */
-Datum
-stream_refuse_change(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	Oid source;
-
-	trigger_check(fcinfo, false);
-	source = strict_source_of(RelationGetRelid(trigger->tg_relation));
-	if (OidIsValid(source))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("cannot %s rows of table \"%s\"",
-							   TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)	? "update"
-							   : TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ? "delete"
-																			: "truncate",
-							   RelationGetRelationName(trigger->tg_relation)),
-						errdetail("Source \"%s\" reads them as a stream and has the option strict_append.", get_rel_name(source)),
-						errhint("Without the option such changes are allowed, and queries do not see them.")));
-	return PointerGetDatum(NULL);
-}
-
-/* ---- preparing a table ---- */
+/* ---- the table of a source ---- */
 
 char *
 table_full_name(Oid relid)
@@ -281,14 +236,31 @@ table_by_dependency(Oid source)
 	return found;
 }
 
-Oid
-table_of_source(Oid source, const char *name)
+static Oid
+table_find(Oid source, const char *name)
 {
 	Oid relid = table_by_name(name, true);
 
-	if (!OidIsValid(relid))
-		relid = table_by_dependency(source);
+	return OidIsValid(relid) ? relid : table_by_dependency(source);
+}
+
+Oid
+table_of_source(Oid source, const char *name)
+{
+	Oid relid = table_find(source, name);
+
 	return OidIsValid(relid) ? relid : table_by_name(name, false);
+}
+
+bool
+table_is_owned(Oid relid, Oid source)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));
+	Oid owner = HeapTupleIsValid(tuple) ? ((Form_pg_class) GETSTRUCT(tuple))->relowner : InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return OidIsValid(owner) && pg_class_ownercheck(relid, owner);
 }
 
 char *
@@ -301,6 +273,66 @@ table_options_get(List *options, const char *name)
 			return defGetString(lfirst_node(DefElem, lc));
 	return NULL;
 }
+
+/* ---- strict_append ---- */
+
+static bool
+is_strict_source_of(Oid foreign, Oid relid)
+{
+	ForeignTable *table = GetForeignTable(foreign);
+	char *name = table_options_get(table->options, "table");
+	char *strict = table_options_get(table->options, "strict_append");
+	Oid base;
+	bool on;
+
+	if (name == NULL || strict == NULL || !parse_bool(strict, &on) || !on)
+		return false;
+	if (strcmp(GetForeignDataWrapper(GetForeignServer(table->serverid)->fdwid)->fdwname, "stream_table") != 0)
+		return false;
+	base = table_find(foreign, name);
+	return (base == relid || list_member_oid(get_partition_ancestors(relid), base)) && table_is_owned(base, foreign);
+}
+
+static Oid
+strict_source_of(Oid relid)
+{
+	Relation catalog = table_open(ForeignTableRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	Oid found = InvalidOid;
+	HeapTuple tuple;
+
+	while (!OidIsValid(found) && (tuple = systable_getnext(scan)) != NULL)
+	{
+		Oid foreign = ((Form_pg_foreign_table) GETSTRUCT(tuple))->ftrelid;
+
+		if (is_strict_source_of(foreign, relid))
+			found = foreign;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
+
+/* BEFORE UPDATE OR DELETE OR TRUNCATE FOR EACH STATEMENT: a source may ask that its table only grows. */
+Datum
+stream_refuse_change(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = trigger_check(fcinfo, TRIGGER_EVENT_ROW, 0);
+	Oid source = strict_source_of(RelationGetRelid(trigger->tg_relation));
+
+	if (OidIsValid(source))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot %s rows of table \"%s\"",
+							   TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)	? "update"
+							   : TRIGGER_FIRED_BY_DELETE(trigger->tg_event) ? "delete"
+																			: "truncate",
+							   RelationGetRelationName(trigger->tg_relation)),
+						errdetail("Source \"%s\" reads them as a stream and has the option strict_append.", get_rel_name(source)),
+						errhint("Without the option such changes are allowed, and queries do not see them.")));
+	return PointerGetDatum(NULL);
+}
+
+/* ---- preparing a table ---- */
 
 static bool
 has_stamp_columns(Oid relid)

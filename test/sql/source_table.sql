@@ -163,9 +163,37 @@ SELECT stream.create_source('strict', 'table', options => '{"table": "secret", "
 UPDATE secret SET who = 'me';
 DELETE FROM secret;
 TRUNCATE secret;
+ALTER TABLE secret RENAME TO renamed;
+DELETE FROM renamed;
+ALTER TABLE renamed RENAME TO secret;
 SELECT stream.alter_source('strict', '{"strict_append": null}');
 UPDATE secret SET who = 'all';
 TRUNCATE secret;
+-- That is for the table's owner to say, not for its readers.
+GRANT SELECT ON secret TO source_table_reader;
+GRANT CREATE ON SCHEMA source_table TO source_table_reader;
+SET ROLE source_table_reader;
+SELECT stream.create_source('no', 'table', options => '{"table": "secret", "strict_append": true}');
+CREATE FOREIGN TABLE by_reader (id int) SERVER stream_table OPTIONS ("table" 'source_table.secret', strict_append 'true');
+RESET ROLE;
+DELETE FROM secret;
+DROP FOREIGN TABLE by_reader;
+
+-- The triggers are anybody's to put on tables of his own.
+CREATE TABLE odd (stream_xid text, stream_seq int, v int);
+CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION stream.stamp_row();
+INSERT INTO odd VALUES ('a', 1, 1);
+DROP TRIGGER t ON odd;
+ALTER TABLE odd ALTER stream_xid TYPE xid8 USING '1', ALTER stream_seq TYPE bigint;
+CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION stream.keep_stamp();
+INSERT INTO odd VALUES ('1', 1, 1);
+DROP TRIGGER t ON odd;
+CREATE TRIGGER t AFTER INSERT ON odd FOR EACH ROW EXECUTE FUNCTION stream.stamp_row();
+INSERT INTO odd VALUES ('1', 1, 1);
+DROP TRIGGER t ON odd;
+CREATE TRIGGER t BEFORE INSERT ON odd FOR EACH ROW EXECUTE FUNCTION stream.refuse_change();
+INSERT INTO odd VALUES ('1', 1, 1);
+DROP TABLE odd;
 
 -- Refused.
 \set VERBOSITY default
