@@ -31,10 +31,12 @@ PG_FUNCTION_INFO_V1(stream_batch_handler);
 static Tuplestorestate *current_rows = NULL;
 static TupleDesc current_desc;
 static LocalTransactionId current_lxid; /* of an aborted transaction they are gone */
+static uint64 current_number = 0;		/* grows with each batch's rows */
 
 typedef struct BatchScan
 {
 	Tuplestorestate *rows;
+	uint64 number;		  /* of the rows: a cursor may outlive them */
 	int pointer;		  /* its own place in the rows */
 	TupleTableSlot *slot; /* takes the stored tuple */
 } BatchScan;
@@ -45,6 +47,7 @@ batch_relation_set_rows(Tuplestorestate *rows, TupleDesc desc)
 	current_rows = rows;
 	current_desc = desc;
 	current_lxid = MY_LOCAL_XID;
+	current_number++;
 }
 
 static bool
@@ -155,17 +158,31 @@ batch_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path, Lis
 /* ---- execution ---- */
 
 static void
+check_rows(bool there)
+{
+	if (!there)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("relation \"" RELATION_NAME "\" has no rows here"),
+						errdetail("It can be read only by the function of a function sink, while it is called for a batch.")));
+}
+
+static void
+scan_select(BatchScan *scan)
+{
+	check_rows(rows_are_there() && scan->number == current_number);
+	tuplestore_select_read_pointer(scan->rows, scan->pointer);
+}
+
+static void
 batch_begin(ForeignScanState *node, int flags)
 {
 	BatchScan *scan;
 
 	if (flags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
-	if (!rows_are_there() || current_desc->natts != RelationGetDescr(node->ss.ss_currentRelation)->natts)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("relation \"" RELATION_NAME "\" has no rows here"),
-						errdetail("It can be read only by the function of a function sink, while it is called for a batch.")));
+	check_rows(rows_are_there() && current_desc->natts == RelationGetDescr(node->ss.ss_currentRelation)->natts);
 	scan = palloc0(sizeof(BatchScan));
 	scan->rows = current_rows;
+	scan->number = current_number;
 	tuplestore_select_read_pointer(scan->rows, 0);
 	scan->pointer = tuplestore_alloc_read_pointer(scan->rows, EXEC_FLAG_REWIND);
 	tuplestore_select_read_pointer(scan->rows, scan->pointer);
@@ -181,7 +198,7 @@ batch_iterate(ForeignScanState *node)
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 
 	ExecClearTuple(slot);
-	tuplestore_select_read_pointer(scan->rows, scan->pointer);
+	scan_select(scan);
 	if (!tuplestore_gettupleslot(scan->rows, true, false, scan->slot))
 		return slot;
 	slot_getallattrs(scan->slot);
@@ -198,7 +215,7 @@ batch_rescan(ForeignScanState *node)
 {
 	BatchScan *scan = node->fdw_state;
 
-	tuplestore_select_read_pointer(scan->rows, scan->pointer);
+	scan_select(scan);
 	tuplestore_rescan(scan->rows);
 }
 

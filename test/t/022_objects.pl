@@ -113,6 +113,13 @@ value('DROP TRIGGER die ON q_out');
 $sum += 300;
 goes_on('trigger dropped', $sum);
 
+# ---- a cursor that outlives the call whose rows it reads
+value(q{CREATE FUNCTION hold(batch_id bigint) RETURNS void LANGUAGE plpgsql AS $f$ BEGIN EXECUTE 'DECLARE c CURSOR WITH HOLD FOR SELECT * FROM batch'; END $f$;
+	SELECT stream.create_query('hold', 'SELECT v FROM input', stream.to_function('hold'), options => '{"max_retries": 0}')});
+ok(wait_for_sql($node, "SELECT status, sqlstate FROM stream.queries WHERE name = 'hold'", 'failed|55000'), 'a cursor over a batch that is gone is an error');
+like(value("SELECT error FROM stream.queries WHERE name = 'hold'"), qr/relation "batch" has no rows here/, 'that says so');
+value("SELECT stream.drop_query('hold')");
+
 # ---- what passes by itself is retried for ever, whatever max_retries says; everything else is not
 my %class = ('53100' => 1, '53200' => 1, '53300' => 1, '40001' => 1, '40P01' => 1, '55P03' => 1, '57014' => 1, '58030' => 1, '08006' => 1, '57P01' => 1,
 	'22003' => 0, '23505' => 0, '42501' => 0, 'P0001' => 0, 'XX000' => 0, '54000' => 0);
