@@ -183,7 +183,7 @@ event_time_options(List *options, const char *name, const char *event_time, cons
 	if (event_time == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("watermark_delay of source \"%s\" needs event_time", name),
 						errhint("Name the column that holds the event time in event_time.")));
-	if (options_interval_us(text, "watermark_delay") < 0)
+	if (options_interval_length(delay, "watermark_delay") < 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("watermark_delay of source \"%s\" is negative: %s", name, text),
 						errdetail("A month counts as 31 days.")));
 	return lappend(options, makeDefElem("watermark_delay", (Node *) makeString(text), -1));
@@ -345,7 +345,7 @@ source_readers(Oid relid)
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	SPI_connect();
-	SPI_execute_with_args(sql, 1, types, args, NULL, true, 0);
+	SPI_execute_with_args(sql, 1, types, args, NULL, false, 0); /* not read-only: what this statement has done so far counts */
 	for (uint64 i = 0; i < SPI_processed; i++)
 	{
 		char *name = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);

@@ -347,6 +347,7 @@ changes_advance(SourceReader *base, Position *from, Position *ceiling, const Rea
 	ChangeReader *reader = (ChangeReader *) base;
 	ChangePosition start = change_position_read(from), end = {PG_UINT64_MAX, CHANGE_ALL};
 
+	change_check_readable(base->def);
 	change_slot_know(reader);
 	if (ceiling)
 		end = change_position_read(ceiling);

@@ -104,6 +104,7 @@ extern void change_scan_end(SourceScan *scan);
 
 /* ---- change_start.c ---- */
 extern void change_check_table(SourceDef *def); /* can its changes be read, and in full? ereport */
+extern void change_check_readable(SourceDef *def); /* may the source's owner read them? */
 extern void change_check_server(SourceDef *def);
 extern void change_arrive(SourceReader *reader);
 extern Position *change_initial(SourceReader *reader);

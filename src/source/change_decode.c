@@ -264,6 +264,8 @@ key_has_changed(Decoder *d, Relation rel)
 
 		if (d->old_nulls[n] != d->new_nulls[n])
 			return true;
+		if (!d->new_nulls[n] && att->attlen == -1 && VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(d->new_values[n])))
+			continue; /* a large value that was not touched; it may not be there any more */
 		if (!d->old_nulls[n] && !datum_image_eq(d->old_values[n], d->new_values[n], att->attbyval, att->attlen))
 			return true;
 	}

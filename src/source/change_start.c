@@ -19,6 +19,7 @@
 #include "storage/proc.h"
 #include "util/compat.h"
 #include "util/json_build.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
@@ -50,6 +51,27 @@ has_identity(Relation rel)
 }
 
 void
+change_check_readable(SourceDef *def)
+{
+	ChangeOptions *options = def->options;
+	Oid relid = options->table.relid;
+	bool whole = pg_class_aclcheck(relid, def->owner, ACL_SELECT) == ACLCHECK_OK;
+
+	for (int i = 0; !whole && i < def->desc->natts; i++)
+	{
+		char *column = NameStr(TupleDescAttr(def->desc, i)->attname);
+
+		if (options->columns[i] == CHANGE_TABLE_COLUMN && !TupleDescAttr(def->desc, i)->attisdropped &&
+			pg_attribute_aclcheck(relid, get_attnum(relid, column), def->owner, ACL_SELECT) != ACLCHECK_OK)
+			aclcheck_error_col(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid), column);
+	}
+	if (check_enable_rls(relid, def->owner, true) == RLS_ENABLED)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("source %s cannot read changes of %s", def->name, table_full_name(relid)),
+						errdetail("Row security is enabled for the source's owner, and the log knows nothing of policies."),
+						errhint("Let a role that bypasses row security own the source.")));
+}
+
+void
 change_check_table(SourceDef *def)
 {
 	ChangeOptions *options = def->options;
@@ -62,10 +84,7 @@ change_check_table(SourceDef *def)
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("source %s cannot read changes of %s", def->name, table),
 						errdetail("What happens to a temporary or unlogged table is not in the log."), errhint("ALTER TABLE %s SET LOGGED;", table)));
-	if (check_enable_rls(options->table.relid, def->owner, true) == RLS_ENABLED)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("source %s cannot read changes of %s", def->name, table),
-						errdetail("Row security is enabled for the source's owner, and the log knows nothing of policies."),
-						errhint("Let a role that bypasses row security own the source.")));
+	change_check_readable(def);
 	if (!has_identity(rel))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("source %s cannot read changes of %s: it has no replica identity", def->name, table),
 						errdetail("The log would not say which rows are updated or deleted."),
@@ -158,10 +177,23 @@ columns_of_table(SourceDef *def, FmgrInfo *output)
 	return columns;
 }
 
+/* As text that says all of a value, whatever the query's settings; AtEOXact_GUC, or an abort, takes it back. */
+static int
+settings_of_text(void)
+{
+	static const char *const settings[][2] = {{"DateStyle", "ISO"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "3"}};
+	int level = NewGUCNestLevel();
+
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
 static void
 rows_keep(ChangeReader *reader)
 {
 	SourceDef *def = reader->table.base.def;
+	int level = settings_of_text();
 	FmgrInfo *output = palloc0(sizeof(FmgrInfo) * def->desc->natts);
 	Bitmapset *columns = columns_of_table(def, output);
 	TableScan *scan = table_scan_begin_all(&reader->table, columns);
@@ -179,6 +211,7 @@ rows_keep(ChangeReader *reader)
 	table_scan_end(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextDelete(context);
+	AtEOXact_GUC(true, level);
 }
 
 /* Under one snapshot, which says what is no change later on. */

@@ -222,8 +222,58 @@ ALTER ROLE source_changes_user REPLICATION;
 SET SESSION AUTHORIZATION source_changes_user;
 CALL stream.process_all_available('e');
 SELECT count(*) FROM stream.memory('e');
+RESET SESSION AUTHORIZATION;
+-- rights that go while the query is there
+INSERT INTO orders VALUES (998, 'secret', 0);
+REVOKE SELECT ON orders FROM source_changes_user;
+SET SESSION AUTHORIZATION source_changes_user;
+CALL stream.process_all_available('e');
+RESET SESSION AUTHORIZATION;
+GRANT SELECT (id) ON orders TO source_changes_user;
+SET SESSION AUTHORIZATION source_changes_user;
+CALL stream.process_all_available('e');
+RESET SESSION AUTHORIZATION;
+GRANT SELECT (item, price) ON orders TO source_changes_user;
+ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+SET SESSION AUTHORIZATION source_changes_user;
+CALL stream.process_all_available('e');
+RESET SESSION AUTHORIZATION;
+ALTER TABLE orders DISABLE ROW LEVEL SECURITY;
+SET SESSION AUTHORIZATION source_changes_user;
+CALL stream.process_all_available('e');
+SELECT * FROM stream.memory('e') AS row WHERE row->>'id' = '998';
 SELECT stream.drop_query('e');
 RESET SESSION AUTHORIZATION;
+
+-- rows that were there come as they are, whatever settings the query has
+CREATE TABLE exact (id text PRIMARY KEY, f float8, at timestamptz, span interval);
+ALTER TABLE exact REPLICA IDENTITY FULL;
+ALTER TABLE exact ALTER id SET STORAGE EXTERNAL, SET (toast_tuple_target = 128);
+INSERT INTO exact VALUES ('a', 0.1::float8 + 0.2, '2026-03-29 01:30:00+00', '1 mon -1 days -00:00:01');
+SELECT stream.create_source('exact_change', 'changes', options => '{"table": "exact"}');
+SET extra_float_digits = -10;
+SET DateStyle = 'SQL, DMY';
+SET TimeZone = 'Asia/Kolkata';
+SET IntervalStyle = 'sql_standard';
+SELECT stream.create_query('exact', 'SELECT op, id, f, at, span FROM exact_change', stream.to_table('exact_out', '{"batch_id_column": null}'), start => false);
+RESET extra_float_digits;
+RESET DateStyle;
+RESET TimeZone;
+RESET IntervalStyle;
+CALL stream.process_all_available('exact');
+SELECT * FROM exact_out;
+SELECT count(*) FROM exact JOIN exact_out USING (id, f, at, span);
+-- a key that is stored out of line, was not touched, and is gone by the time its change is read
+INSERT INTO exact SELECT string_agg(md5(i::text), ''), 1 FROM generate_series(1, 80) i;
+CALL stream.process_all_available('exact');
+UPDATE exact SET f = 2 WHERE f = 1;
+DELETE FROM exact WHERE f = 2;
+VACUUM exact;
+TRUNCATE exact_out;
+CALL stream.process_all_available('exact');
+SELECT op, length(id), f FROM exact_out;
+SELECT stream.drop_query('exact'), stream.drop_source('exact_change');
+DROP TABLE exact, exact_out;
 
 -- a slot that somebody dropped
 SELECT pg_drop_replication_slot(slot) FROM stream.change_slot;
