@@ -69,13 +69,13 @@ CREATE FUNCTION stream.tumble_local(ts timestamptz, size interval, zone text) RE
 COMMENT ON FUNCTION stream.tumble_local(timestamptz, interval, text) IS 'the window of whole local days of a time zone that holds ts';
 
 CREATE FUNCTION stream.current_watermark() RETURNS timestamptz
-    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_current_watermark';
+    LANGUAGE C STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'stream_current_watermark';
 COMMENT ON FUNCTION stream.current_watermark() IS 'the watermark the running batch closes by; NULL before there is one';
 
 CREATE FUNCTION stream.batch_id() RETURNS bigint
-    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_batch_id';
+    LANGUAGE C STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'stream_batch_id';
 COMMENT ON FUNCTION stream.batch_id() IS 'number of the running batch';
 
 CREATE FUNCTION stream.batch_time() RETURNS timestamptz
-    LANGUAGE C STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'stream_batch_time';
+    LANGUAGE C STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'stream_batch_time';
 COMMENT ON FUNCTION stream.batch_time() IS 'logged time of the running batch; now() means the same inside a streaming query';

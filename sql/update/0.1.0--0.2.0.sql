@@ -72,6 +72,12 @@ CREATE FUNCTION stream.alter_source(name text, options jsonb DEFAULT '{}', colum
 COMMENT ON FUNCTION stream.alter_source(text, jsonb, text) IS
     'changes options of a source, a JSON null removes one; adds columns, or gives those that are there another type';
 
+/* ---- windows ---- */
+
+ALTER FUNCTION stream.current_watermark() PARALLEL RESTRICTED;
+ALTER FUNCTION stream.batch_id() PARALLEL RESTRICTED;
+ALTER FUNCTION stream.batch_time() PARALLEL RESTRICTED;
+
 /* ---- sinks and queries ---- */
 
 COMMENT ON FUNCTION stream.to_table(text, jsonb) IS 'rows into a table, exactly once; options key, batch_id_column, op_column, unchanged_column, on_bad_row';

@@ -287,6 +287,20 @@ INSERT INTO in_t VALUES ('x', 0);
 CALL batch('kinds');
 SELECT what FROM kinds_out WHERE batch_id = (SELECT max(batch_id) FROM kinds_out);
 
+-- What a handler asks about its batch is asked in its own process, however its statements are planned.
+CREATE FUNCTION in_parallel(key text, rows input[]) RETURNS TABLE (k text, n bigint) LANGUAGE plpgsql AS $f$
+BEGIN
+    PERFORM set_config('force_parallel_mode', 'on', true);
+    SELECT key, count(*) INTO k, n FROM (VALUES (1), (2)) v WHERE stream.batch_id() >= 0 AND stream.batch_time() IS NOT NULL AND stream.current_watermark() IS NULL;
+    RETURN NEXT;
+    PERFORM set_config('force_parallel_mode', 'off', true);
+END $f$;
+SELECT stream.create_processor('parallel', 'in_parallel(text,input[])');
+SELECT stream.create_query('parallel', $q$SELECT t.* FROM input i, LATERAL stream.transform_with_state('parallel', i.k, i) AS t(k text, n bigint)$q$, stream.to_memory(), start => false) > 0 AS created;
+CALL batch('parallel');
+SELECT DISTINCT row->'n' AS n FROM stream.memory('parallel') AS row;
+SELECT stream.drop_query('parallel'), stream.drop_processor('parallel');
+
 -- Timers by event time: a set per key, fired in order, once; late rows are dropped; several for one key.
 CREATE TABLE ev_t (k text, ts timestamptz, at timestamptz[]);
 SELECT stream.create_source('ev', 'table', options => '{"table": "ev_t"}', event_time => 'ts', watermark_delay => '10 seconds');
