@@ -11,8 +11,10 @@
 #include "util/clock.h"
 #include "util/compat.h"
 #include "util/operation.h"
+#include "util/options.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "worker/status.h"
 #include "worker/worker.h"
@@ -48,16 +50,14 @@ stream_stop_query(PG_FUNCTION_ARGS)
 static int64
 deadline_argument(FunctionCallInfo fcinfo, int argno)
 {
-	Interval *timeout;
-	int64 us;
+	int64 us, now = clock_monotonic_us();
 
 	if (PG_ARGISNULL(argno))
 		return -1;
-	timeout = PG_GETARG_INTERVAL_P(argno);
-	us = timeout->time + (timeout->day + timeout->month * INT64CONST(30)) * USECS_PER_DAY;
+	us = options_interval_length(PG_GETARG_INTERVAL_P(argno), "timeout");
 	if (us < 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("timeout must not be negative")));
-	return clock_monotonic_us() + us;
+	return now + Min(us, PG_INT64_MAX - now);
 }
 
 /* False: the time is over. */
@@ -72,18 +72,22 @@ wait_until(int64 deadline)
 	return true;
 }
 
-/* Has it ended? Raises the error of one that failed. The row tells; the slot tells that nothing of it runs on. */
+/* Has it ended? Raises the error of one that failed. The row tells; the slot tells that nothing of it runs on. Asked again and again: leaves no memory. */
 static bool
-query_has_ended(int64 query_id, const char *name)
+query_has_ended(StreamQuery *query)
 {
+	MemoryContext look = AllocSetContextCreate(CurrentMemoryContext, "stream_ext look", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(look);
 	QueryRun run;
+	bool ended;
 
-	query_run_load(query_id, &run);
-	if (run.wanted || status_get(query_id, NULL))
-		return false;
-	if (strcmp(run.status, "failed") == 0)
-		worker_raise_error(name, &run);
-	return true;
+	query_run_load(query->id, &run);
+	ended = !run.wanted && !status_get(query->id, NULL);
+	if (ended && strcmp(run.status, "failed") == 0)
+		worker_raise_error(query->name, &run);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(look);
+	return ended;
 }
 
 /* await_termination(name, timeout) → true: ended, false: timed out */
@@ -99,7 +103,7 @@ stream_await_termination(PG_FUNCTION_ARGS)
 	if (deadline < 0)
 		worker_refuse_early_wait(query->id, query->name);
 	status_prepare_wait();
-	while (!(ended = query_has_ended(query->id, query->name)) && wait_until(deadline))
+	while (!(ended = query_has_ended(query)) && wait_until(deadline))
 		;
 	status_end_wait();
 	PG_RETURN_BOOL(ended);
@@ -139,7 +143,7 @@ stream_await_any_termination(PG_FUNCTION_ARGS)
 		{
 			StreamQuery *query = lfirst(cell);
 
-			if (query_has_ended(query->id, query->name))
+			if (query_has_ended(query))
 			{
 				status_end_wait();
 				PG_RETURN_TEXT_P(cstring_to_text(query->name));

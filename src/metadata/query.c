@@ -35,11 +35,12 @@ enum
 };
 
 #define DEFAULT_MAX_TRIGGER_DELAY (15 * USECS_PER_MINUTE)
+#define LIMIT_MAX INT64CONST(1000000000000000000) /* sums of a limit and what is there stay far from overflow */
 
 static const OptionDef query_option_defs[] = {
-	{"max_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, max_rows_per_batch), 1, PG_INT64_MAX, NULL},
-	{"max_bytes_per_batch", OPTION_INT64, offsetof(QueryOptions, max_bytes_per_batch), 1, PG_INT64_MAX, NULL},
-	{"min_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, min_rows_per_batch), 1, PG_INT64_MAX, NULL},
+	{"max_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, max_rows_per_batch), 1, LIMIT_MAX, NULL},
+	{"max_bytes_per_batch", OPTION_INT64, offsetof(QueryOptions, max_bytes_per_batch), 1, LIMIT_MAX, NULL},
+	{"min_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, min_rows_per_batch), 1, LIMIT_MAX, NULL},
 	{"max_trigger_delay", OPTION_INTERVAL, offsetof(QueryOptions, max_trigger_delay), 0, PG_INT64_MAX, NULL},
 	{"watermarks", OPTION_JSON, offsetof(QueryOptions, watermarks), 0, 0, NULL},
 	{"multiple_watermark_policy", OPTION_ENUM, offsetof(QueryOptions, multiple_watermark_policy), 0, 0, "min|max"},
@@ -103,7 +104,7 @@ trigger_from_datum(Datum composite)
 	}
 	value = GetAttributeByNum(row, 2, &isnull);
 	if (!isnull)
-		trigger.period = options_interval_us(DatumGetCString(DirectFunctionCall1(interval_out, value)), "trigger interval");
+		trigger.period = options_interval_length(DatumGetIntervalP(value), "trigger interval");
 	return trigger;
 }
 

@@ -343,6 +343,7 @@ file_scan_begin(SourceScan *scan)
 {
 	FileReader *reader = (FileReader *) scan->reader;
 	FileScan *state = palloc0(sizeof(FileScan));
+	int64 upto;
 
 	scan->state = state;
 	state->read = file_read_open(scan);
@@ -354,7 +355,12 @@ file_scan_begin(SourceScan *scan)
 		return;
 	}
 	seen_load(reader);
-	for (int64 n = source_position_n(scan->from); n < source_position_n(scan->to) && n < reader->nseen; n++)
+	upto = source_position_n(scan->to);
+	if (upto > reader->nseen)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("list of files of source %s ends before the batch does", reader->base.def->name),
+						errdetail("The batch reads up to file " INT64_FORMAT " of the query's list, stream.seen_file has " INT64_FORMAT ".", upto, reader->nseen),
+						errhint("Start afresh with stream.reset_query.")));
+	for (int64 n = source_position_n(scan->from); n < upto; n++)
 		state->files = lappend(state->files, &reader->seen[n]);
 }
 

@@ -325,17 +325,17 @@ static void
 socket_acknowledge(SourceReader *base, Position *upto)
 {
 	SocketReader *reader = (SocketReader *) base;
-	int64 n = source_position_n(upto);
+	int n = Min(Max(source_position_n(upto) - reader->first, 0), list_length(reader->lines));
 
-	while (reader->lines != NIL && reader->first < n)
+	for (int i = 0; i < n; i++)
 	{
-		StringInfo line = linitial(reader->lines);
+		StringInfo line = list_nth(reader->lines, i);
 
-		reader->lines = list_delete_first(reader->lines);
 		pfree(line->data);
 		pfree(line);
-		reader->first++;
 	}
+	reader->lines = list_delete_first_n(reader->lines, n);
+	reader->first += n;
 }
 
 static pgsocket

@@ -46,6 +46,8 @@ option_in_choices(const char *choices, const char *value)
 {
 	size_t len = strlen(value);
 
+	if (strchr(value, '|'))
+		return false;
 	for (const char *p = choices; len > 0 && (p = strstr(p, value)) != NULL; p++)
 		if ((p == choices || p[-1] == '|') && (p[len] == '\0' || p[len] == '|'))
 			return true;
@@ -53,14 +55,21 @@ option_in_choices(const char *choices, const char *value)
 }
 
 int64
-options_interval_us(const char *text, const char *what)
+options_interval_length(const Interval *interval, const char *what)
 {
-	Interval *interval = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 	int128 us = (int128) interval->time + (int128) interval->day * USECS_PER_DAY + (int128) interval->month * USECS_PER_31_DAYS;
 
 	if (us > PG_INT64_MAX || us < PG_INT64_MIN)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s is out of range: \"%s\"", what, text)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("%s is out of range: \"%s\"", what, DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval))))));
 	return (int64) us;
+}
+
+int64
+options_interval_us(const char *text, const char *what)
+{
+	return options_interval_length(
+		DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1))), what);
 }
 
 static void

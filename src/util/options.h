@@ -6,6 +6,7 @@
 #define STREAM_UTIL_OPTIONS_H
 
 #include "postgres.h"
+#include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
@@ -37,7 +38,8 @@ extern bool options_parse_text(const OptionDef *defs, const char *name, const ch
 /* "a, b, c": the names in the table, for error hints. */
 extern char *options_names(const OptionDef *defs);
 
-/* Interval text or value → microseconds by the 31-day rule; out of range and garbage are 22023/22007. */
+/* Interval value or text → microseconds by the 31-day rule; out of range and garbage are 22023/22007. */
+extern int64 options_interval_length(const Interval *interval, const char *what);
 extern int64 options_interval_us(const char *text, const char *what);
 
 /* Small readers over Jsonb objects; NULL / default when absent or JSON null. Strings come without quotes. */

@@ -195,6 +195,11 @@ INSERT INTO hit_t VALUES (1, 'a', 1, '2020-01-01 00:01:01');
 CALL batch();
 SELECT k, n FROM custom_out WHERE k = 1 ORDER BY n;
 
+-- Waiting for one that is stopped, as long as one may.
+SELECT stream.await_termination('custom', '170000 years'), stream.await_termination('custom', '0');
+SELECT stream.await_termination('custom', '178000000 years');
+SELECT stream.await_termination('custom', '-1 second');
+
 SELECT count(stream.drop_query(name)) FROM stream.queries;
 SELECT stream.drop_processor(name) FROM stream.processors WHERE name LIKE 'counter%';
 SET client_min_messages = warning;

@@ -145,5 +145,5 @@ SELECT attempt('regress_privilege_other', 'CREATE TABLE stream.x ()') AS table, 
 
 SELECT stream.drop_query('q');
 SELECT stream.drop_processor('p');
-DROP OWNED BY regress_privilege_owner, regress_privilege_other CASCADE;
+DROP OWNED BY regress_privilege_owner, regress_privilege_member, regress_privilege_other CASCADE;
 DROP ROLE regress_privilege_owner, regress_privilege_member, regress_privilege_other, regress_privilege_monitor;

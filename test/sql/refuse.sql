@@ -136,6 +136,8 @@ SELECT make('SELECT value FROM bare', options => '{"watermarks": {"bare": "1 min
 SELECT make('SELECT value FROM input', options => '{"watermarks": {"refuse.input": "1 minute", "imput": "1 minute"}}');
 SELECT make('SELECT value FROM input', options => '{"watermarks": {"input": "-1 minute"}}');
 SELECT make('SELECT value FROM input', options => '{"watermarks": "1 minute"}');
+SELECT make('SELECT value FROM input', options => '{"late_rows": "drop|dead_letter"}');
+SELECT make('SELECT value FROM input', options => '{"max_rows_per_batch": 9223372036854775807}');
 SELECT make('SELECT DISTINCT value FROM bare', options => '{"dedup_within_watermark": true}');
 
 -- Accepted, beside all that.
