@@ -20,6 +20,7 @@
 #include "api/source_columns.h"
 #include "source/source.h"
 #include "tcop/utility.h"
+#include "util/closest.h"
 #include "util/compat.h"
 #include "util/options.h"
 #include "utils/builtins.h"
@@ -156,7 +157,7 @@ source_kind(const char *kind)
 
 	if (ops == NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown kind of source \"%s\"", kind),
-						errdetail("Kinds are: %s.", source_kinds())));
+						errdetail("Kinds are: %s.", source_kinds()), closest_hint(kind, source_kinds())));
 	return ops;
 }
 

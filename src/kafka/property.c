@@ -11,6 +11,7 @@
 
 #include "kafka/property.h"
 #include "lib/stringinfo.h"
+#include "util/closest.h"
 
 typedef struct Property
 {
@@ -132,10 +133,14 @@ kafka_property_is_secret(const char *name)
 static const char *
 hint_for_unknown(const char *name, int place)
 {
+	char *closest;
+
 	for (int i = 0; i < lengthof(refused); i++)
 		if (strcmp(refused[i].name, name) == 0)
 			return refused[i].hint;
-	return psprintf("Properties valid here: %s.", kafka_property_names(place));
+	closest = closest_find(name, kafka_property_names(place == KAFKA_AT_TABLE ? place | KAFKA_AT_SERVER : place));
+	return psprintf("%s%s%sProperties valid here: %s.", closest ? "Perhaps you meant \"" : "", closest ? closest : "", closest ? "\". " : "",
+					kafka_property_names(place));
 }
 
 static const char *
@@ -146,6 +151,46 @@ place_name(int places)
 	if (places & KAFKA_AT_USER)
 		return "a user mapping (CREATE USER MAPPING), where other roles cannot read it";
 	return (places & KAFKA_AT_TABLE) ? "the source" : "the sink";
+}
+
+/*
+ * What librdkafka takes, from its own table of properties ("name | C/P | range | default | …"); NULL: anything. The table is for reading, so an unexpected
+ * shape of it just gives no answer.
+ */
+static char *
+property_range(const char *name)
+{
+	char *table = NULL, *line, *next, *range = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&table, &size);
+
+	if (stream == NULL)
+		return NULL;
+	rd_kafka_conf_properties_show(stream);
+	fclose(stream);
+	for (line = strtok_r(table, "\n", &next); line && !range; line = strtok_r(NULL, "\n", &next))
+	{
+		size_t len = strlen(name);
+		char *from = strncmp(line, name, len) == 0 && line[len] == ' ' ? strchr(line, '|') : NULL, *to;
+
+		if (!from || !(from = strchr(from + 1, '|')) || !(to = strchr(++from, '|')))
+			continue;
+		from += strspn(from, " ");
+		while (to > from && to[-1] == ' ')
+			to--;
+		if (to > from)
+			range = pnstrdup(from, to - from);
+	}
+	free(table);
+	return range;
+}
+
+static int
+value_hint(const char *name, const char *value, const char *range)
+{
+	if (strcmp(name, "security.protocol") == 0 && pg_strncasecmp(value, "tls", 3) == 0)
+		return errhint("TLS is called \"ssl\" here, with a password \"sasl_ssl\".");
+	return range ? closest_hint(value, range) : 0;
 }
 
 /*
@@ -161,9 +206,14 @@ property_try_value(const Property *property, const char *value)
 
 	rd_kafka_conf_destroy(conf);
 	if (result != RD_KAFKA_CONF_OK)
+	{
+		char *range = property_range(property->name);
+
 		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
 				errmsg("invalid value for Kafka property \"%s\"", property->name),
-				property->secret ? 0 : errdetail("%s.", error));
+				property->secret ? 0 : errdetail("%s.%s%s%s", error, range ? " It takes: " : "", range ? range : "", range ? "." : ""),
+				property->secret ? 0 : value_hint(property->name, value, range));
+	}
 }
 
 /* Only mechanisms that neither start a program (GSSAPI runs kinit) nor need a token callback. */

@@ -4,6 +4,7 @@
 #include "metadata/batch_info.h"
 
 #include "catalog/pg_type.h"
+#include "util/closest.h"
 #include "utils/timestamp.h"
 
 OutputMode
@@ -16,7 +17,7 @@ output_mode_parse(const char *text)
 	if (pg_strcasecmp(text, "complete") == 0)
 		return OUTPUT_COMPLETE;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown output mode \"%s\"", text),
-					errdetail("Valid output modes are: append, update, complete.")));
+					errdetail("Valid output modes are: append, update, complete."), closest_hint(text, "append, update, complete")));
 }
 
 const char *

@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "parser/parse_type.h"
 #include "util/clock.h"
+#include "util/closest.h"
 #include "util/heap.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -43,7 +44,8 @@ time_mode_parse(const char *text)
 		if (strcmp(text, time_modes[i]) == 0)
 			return i;
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown time_mode \"%s\"", text),
-					errdetail("Valid time modes are: none, processing_time, event_time.")));
+					errdetail("Valid time modes are: none, processing_time, event_time."),
+					closest_hint(text, "none, processing_time, event_time")));
 }
 
 const char *
@@ -91,7 +93,7 @@ declared_kind(Declaration *d)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("unknown kind \"%s\" of state variable \"%s\" of processor \"%s\"", text, d->variable,
 						   d->processor),
-					errdetail("Valid kinds are: value, list, map.")));
+					errdetail("Valid kinds are: value, list, map."), closest_hint(text, "value, list, map")));
 }
 
 static Oid
@@ -164,7 +166,8 @@ check_members(Declaration *d)
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("unknown member \"%s\" of state variable \"%s\" of processor \"%s\"",
 								   pnstrdup(v.val.string.val, v.val.string.len), d->variable, d->processor),
-							errdetail("Valid members are: kind, type, key_type, ttl.")));
+							errdetail("Valid members are: kind, type, key_type, ttl."),
+							closest_hint(pnstrdup(v.val.string.val, v.val.string.len), "kind, type, key_type, ttl")));
 	}
 }
 

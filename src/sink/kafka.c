@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "sink/kafka_producer.h"
+#include "util/closest.h"
 #include "util/compat.h"
 #include "util/options.h"
 #include "util/user_mapping.h"
@@ -62,9 +63,13 @@ option_read(SinkDef *def, KafkaSinkOptions *options, const char *name, const cha
 		ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("option \"%s\" of %s belongs to its server", name, sink_owner(def)),
 						errhint("Set it with ALTER SERVER %s.", quote_identifier(options->server))));
 	if (!kafka_property_check(name, value, built_in ? KAFKA_AT_SINK | KAFKA_AT_SERVER : KAFKA_AT_SINK))
+	{
+		char *names = psprintf("%s, %s; with the built-in server also %s", options_names(option_defs), kafka_property_names(KAFKA_AT_SINK),
+							   kafka_property_names(KAFKA_AT_SERVER));
+
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown option \"%s\" of %s", name, sink_owner(def)),
-						errdetail("Valid options are: %s, %s; with the built-in server also %s.", options_names(option_defs),
-								  kafka_property_names(KAFKA_AT_SINK), kafka_property_names(KAFKA_AT_SERVER))));
+						errdetail("Valid options are: %s.", names), closest_hint(name, names)));
+	}
 	options->properties = lappend(options->properties, makeDefElem(pstrdup(name), (Node *) makeString(pstrdup(value)), -1));
 }
 

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/value.h"
+#include "util/closest.h"
 #include "util/compat.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -27,6 +28,8 @@
 #define DEFAULT_BATCH_ID "batch_id"
 
 /* ---- options ---- */
+
+static const char *const all_options = "key, batch_id_column, on_bad_row, op_column, unchanged_column";
 
 static void
 option_error(SinkDef *def, const char *name, const char *expected)
@@ -124,7 +127,7 @@ options_read(SinkDef *def, Target *target, List **key)
 		else
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("unknown option \"%s\" of the table sink of query \"%s\"", name, def->query_name),
-							errdetail("Valid options are: key, batch_id_column, on_bad_row, op_column, unchanged_column.")));
+							errdetail("Valid options are: %s.", all_options), closest_hint(name, all_options)));
 	}
 }
 

@@ -19,6 +19,7 @@
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "util/closest.h"
 #include "util/compat.h"
 #include "util/options.h"
 #include "utils/builtins.h"
@@ -261,7 +262,9 @@ options_validate(const SourceOps *ops, List *options, Oid catalog)
 								  : catalog == AttributeRelationId ? "path"
 																   : "",
 								  *own && (catalog == ForeignTableRelationId || catalog == AttributeRelationId) ? ", " : "",
-								  own)));
+								  own),
+						catalog == ForeignTableRelationId ? closest_hint(def->defname, psprintf("%s, paths, server, %s", options_names(common_options), own))
+														  : closest_hint(def->defname, own)));
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "catalog/pg_type.h"
 #include "format/csv.h"
 #include "miscadmin.h"
+#include "util/closest.h"
 #include "util/json_build.h"
 #include "util/options.h"
 #include "utils/builtins.h"
@@ -80,7 +81,7 @@ decoder_open(SourceDef *def, const char *format, Bitmapset *needed)
 
 	if (ops == NULL)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("format \"%s\" of source %s is not supported", format, def->name),
-						errdetail("Formats are: %s.", format_names())));
+						errdetail("Formats are: %s.", format_names()), closest_hint(format, format_names())));
 	config.paths = palloc(sizeof(char *) * Max(def->desc->natts, 1));
 	memcpy(config.paths, def->paths, sizeof(char *) * def->desc->natts);
 	for (int i = 0; i < FILE_COLUMNS; i++)

@@ -13,6 +13,7 @@
 #include "foreign/foreign.h"
 #include "format/format.h"
 #include "kafka/registry.h"
+#include "util/closest.h"
 #include "util/options.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -232,7 +233,7 @@ check_format(SourceDef *def, KafkaOptions *options)
 	if (!format_lookup(options->format))
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("source %s has unknown format \"%s\"", def->name, options->format),
-				errhint("Formats are: %s.", format_names()));
+				errdetail("Formats are: %s.", format_names()), closest_hint(options->format, format_names()));
 	if ((options->delimiter || options->null_text) && strcmp(options->format, "csv") != 0)
 		ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("option \"%s\" of source %s is for format \"csv\"", options->delimiter ? "delimiter" : "null", def->name),

@@ -7,6 +7,7 @@
 #include <ctype.h>
 
 #include "lib/stringinfo.h"
+#include "util/closest.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -38,7 +39,7 @@ option_refuse(const OptionDef *def, const char *value, const char *owner, const 
 {
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("invalid value for option \"%s\" of %s: \"%s\"", def->name, owner, value),
-					errdetail("Expected %s.", expected)));
+					errdetail("Expected %s.", expected), def->type == OPTION_ENUM ? closest_hint(value, def->choices) : 0));
 }
 
 static bool
@@ -144,7 +145,8 @@ static void
 option_unknown(const OptionDef *defs, const char *name, const char *owner)
 {
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown option \"%s\" of %s", name, owner),
-					defs->name ? errdetail("Valid options are: %s.", options_names(defs)) : errdetail("It takes no options.")));
+					defs->name ? errdetail("Valid options are: %s.", options_names(defs)) : errdetail("It takes no options."),
+					closest_hint(name, options_names(defs))));
 }
 
 void
