@@ -65,6 +65,51 @@ parse_timestamp_ms(const char *text)
 	return (us + 999) / 1000;
 }
 
+static bool
+is_partition(JsonbValue *key)
+{
+	const char *name = pnstrdup(key->val.string.val, key->val.string.len);
+
+	return *name && strlen(name) < 10 && strspn(name, "0123456789") == strlen(name);
+}
+
+static bool
+is_offset(JsonbValue *value)
+{
+	Datum number;
+
+	if (value->type != jbvNumeric)
+		return false;
+	number = NumericGetDatum(value->val.numeric);
+	return DatumGetBool(DirectFunctionCall2(numeric_eq, number, DirectFunctionCall1(numeric_floor, number))) &&
+		   DatumGetBool(DirectFunctionCall2(numeric_ge, number, NumericGetDatum(int64_to_numeric(RD_KAFKA_OFFSET_BEGINNING)))) &&
+		   DatumGetBool(DirectFunctionCall2(numeric_le, number, NumericGetDatum(int64_to_numeric(PG_INT64_MAX))));
+}
+
+/* Offsets by partition, or by topic and partition. */
+static bool
+are_starting_offsets(JsonbContainer *object, bool topics)
+{
+	JsonbIterator *it = JsonbIteratorInit(object);
+	JsonbValue key, value;
+	JsonbIteratorToken token;
+
+	while ((token = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	{
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&it, &value, true);
+		if (topics && value.type == jbvBinary && JsonContainerIsObject(value.val.binary.data))
+		{
+			if (!are_starting_offsets(value.val.binary.data, false))
+				return false;
+		}
+		else if (!is_partition(&key) || !is_offset(&value))
+			return false;
+	}
+	return true;
+}
+
 static Jsonb *
 parse_starting_offsets(const char *text, int64 *starting_at)
 {
@@ -79,7 +124,7 @@ parse_starting_offsets(const char *text, int64 *starting_at)
 	if (*text == '{')
 	{
 		object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
-		if (JB_ROOT_IS_OBJECT(object))
+		if (are_starting_offsets(&object->root, true))
 			return object;
 	}
 	ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -229,11 +229,6 @@ kafka_starting_offsets(KafkaReader *reader)
 					errmsg("option starting_offsets of source %s lacks partition %d of topic \"%s\"",
 						   reader->base.def->name, partition->id, partition->topic->name),
 					errhint("Name every partition; -2 stands for the earliest offset, -1 for the latest."));
-		if (offsets[i] < RD_KAFKA_OFFSET_BEGINNING)
-			ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("option starting_offsets of source %s: %lld is no offset", reader->base.def->name,
-						   (long long) offsets[i]),
-					errhint("-2 stands for the earliest offset, -1 for the latest."));
 	}
 	return offsets;
 }

@@ -34,6 +34,10 @@ SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_offsets": "e
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_offsets": {"0": 23, "1": -2}}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_offsets": "first"}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_offsets": 5}');
+SELECT source('{"bootstrap.servers": "h:1", "topics": ["t", "5"], "starting_offsets": {"t": {"0": 1, "1": -1}, "5": {"0": 0}}}');
+SELECT offsets, source(jsonb_build_object('bootstrap.servers', 'h:1', 'topic', 't', 'starting_offsets', offsets::jsonb)) FROM (VALUES
+	('{"0": -3}'), ('{"0": 1.5}'), ('{"0": 1e30}'), ('{"0": "5"}'), ('{"0": null}'), ('{"-1": 1}'), ('{"x": 1}'), ('{"": 1}'), ('{"0": [1]}'), ('{"t": {"0": {"0": 1}}}'),
+	('{"t": {"0": -3}}'), ('{"0": 1.0}')) v(offsets);
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_timestamp": "2026-03-01 10:00:00+00"}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_timestamp": "1772359200"}');
 SELECT source('{"bootstrap.servers": "h:1", "topic": "t", "starting_timestamp": 1772359200}');
