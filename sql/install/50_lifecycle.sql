@@ -17,7 +17,7 @@ COMMENT ON FUNCTION stream.await_termination(text, interval) IS 'waits until a q
 CREATE FUNCTION stream.await_any_termination(timeout interval DEFAULT NULL) RETURNS text
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_await_any_termination';
 COMMENT ON FUNCTION stream.await_any_termination(interval) IS
-    'waits until one of the caller''s running queries has ended and returns its name; NULL after the timeout, or when none runs';
+    'waits until one of the caller''s running queries has ended and returns its name; ends since the session began are told too, once each; NULL after the timeout, or when none runs';
 
 CREATE FUNCTION stream.worker_status(
     OUT query_id          bigint,

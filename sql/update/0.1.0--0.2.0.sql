@@ -110,6 +110,8 @@ CREATE FUNCTION stream.running_operations(
     OUT started_at timestamptz
 ) RETURNS SETOF record LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_running_operations';
 COMMENT ON FUNCTION stream.running_operations() IS 'what view stream.operations is made of; only queries of roles the caller is a member of';
+COMMENT ON FUNCTION stream.await_any_termination(interval) IS
+    'waits until one of the caller''s running queries has ended and returns its name; ends since the session began are told too, once each; NULL after the timeout, or when none runs';
 
 ALTER VIEW stream.processors SET (security_barrier = true);
 

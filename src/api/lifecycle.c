@@ -8,6 +8,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "catalog/pg_authid.h"
+#include "metadata/attempt.h"
 #include "util/clock.h"
 #include "util/compat.h"
 #include "util/operation.h"
@@ -72,22 +73,79 @@ wait_until(int64 deadline)
 	return true;
 }
 
-/* Has it ended? Raises the error of one that failed. The row tells; the slot tells that nothing of it runs on. Asked again and again: leaves no memory. */
+/* ---- ends this session has heard of ---- */
+
+typedef struct HeardEnd
+{
+	int64 query_id;
+	TimestampTz at;
+} HeardEnd;
+
+static List *heard_ends = NIL; /* the last of each query, for the life of the session */
+
+static HeardEnd *
+heard_end(int64 query_id)
+{
+	ListCell *cell;
+
+	foreach (cell, heard_ends)
+		if (((HeardEnd *) lfirst(cell))->query_id == query_id)
+			return lfirst(cell);
+	return NULL;
+}
+
+static void
+hear_end(int64 query_id)
+{
+	HeardEnd *heard = heard_end(query_id);
+	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (heard == NULL)
+	{
+		heard = palloc(sizeof(HeardEnd));
+		heard->query_id = query_id;
+		heard_ends = lappend(heard_ends, heard);
+	}
+	MemoryContextSwitchTo(caller);
+	heard->at = attempt_last_ended(query_id);
+}
+
+/* When it ended, if that was in the life of this session, and after the end it has heard of; 0: nothing new. */
+static TimestampTz
+unheard_end(int64 query_id)
+{
+	HeardEnd *heard = heard_end(query_id);
+	TimestampTz at = attempt_last_ended(query_id);
+
+	return at > (heard ? heard->at : MyStartTimestamp) ? at : 0;
+}
+
+/* The row tells; the slot tells that nothing of it runs on. Asked again and again: leaves no memory. */
 static bool
-query_has_ended(StreamQuery *query)
+query_has_ended(int64 query_id)
 {
 	MemoryContext look = AllocSetContextCreate(CurrentMemoryContext, "stream_ext look", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(look);
 	QueryRun run;
 	bool ended;
 
-	query_run_load(query->id, &run);
-	ended = !run.wanted && !status_get(query->id, NULL);
-	if (ended && strcmp(run.status, "failed") == 0)
-		worker_raise_error(query->name, &run);
+	query_run_load(query_id, &run);
+	ended = !run.wanted && !status_get(query_id, NULL);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(look);
 	return ended;
+}
+
+/* Raises the error of one that failed. */
+static void
+report_end(StreamQuery *query)
+{
+	QueryRun run;
+
+	query_run_load(query->id, &run);
+	hear_end(query->id);
+	if (strcmp(run.status, "failed") == 0)
+		worker_raise_error(query->name, &run);
 }
 
 /* await_termination(name, timeout) → true: ended, false: timed out */
@@ -103,55 +161,72 @@ stream_await_termination(PG_FUNCTION_ARGS)
 	if (deadline < 0)
 		worker_refuse_early_wait(query->id, query->name);
 	status_prepare_wait();
-	while (!(ended = query_has_ended(query)) && wait_until(deadline))
+	while (!(ended = query_has_ended(query->id)) && wait_until(deadline))
 		;
 	status_end_wait();
+	if (ended)
+		report_end(query);
 	PG_RETURN_BOOL(ended);
 }
 
-/* Queries at work that the caller may wait for. */
+/* Queries the caller may wait for: those at work, and those with an end to hear of. */
 static List *
-running_queries(void)
+awaited_queries(void)
 {
 	List *queries = NIL;
 	ListCell *cell;
 
-	foreach (cell, query_runs_wanted())
+	foreach (cell, query_runs(false))
 	{
-		StreamQuery *query = query_load_by_id(((WantedRun *) lfirst(cell))->query_id, true);
+		RunEntry *run = lfirst(cell);
+		StreamQuery *query;
 
+		if (!run->wanted && !unheard_end(run->query_id))
+			continue;
+		query = query_load_by_id(run->query_id, true);
 		if (query && has_privs_of_role(GetUserId(), query->owner) && !worker_is_me(query->id))
 			queries = lappend(queries, query);
 	}
 	return queries;
 }
 
-/* await_any_termination(timeout) → name of the first query to end, NULL: timed out, or none runs */
+static StreamQuery *
+first_ended(List *queries)
+{
+	StreamQuery *first = NULL;
+	ListCell *cell;
+
+	foreach (cell, queries)
+	{
+		StreamQuery *query = lfirst(cell);
+
+		if (query_has_ended(query->id) && (first == NULL || attempt_last_ended(query->id) < attempt_last_ended(first->id)))
+			first = query;
+	}
+	return first;
+}
+
+/*
+ * await_any_termination(timeout) → name of the first query to end, NULL: timed out, or there is none to wait for.
+ * An end between two calls, or since the session began, is told too, once: who starts a short query and then waits must not miss it.
+ */
 Datum
 stream_await_any_termination(PG_FUNCTION_ARGS)
 {
-	List *queries = running_queries();
+	List *queries = awaited_queries();
 	int64 deadline = deadline_argument(fcinfo, 0);
-	ListCell *cell;
+	StreamQuery *ended;
 
 	if (queries == NIL)
 		PG_RETURN_NULL();
 	status_prepare_wait();
-	do
-	{
-		foreach (cell, queries)
-		{
-			StreamQuery *query = lfirst(cell);
-
-			if (query_has_ended(query))
-			{
-				status_end_wait();
-				PG_RETURN_TEXT_P(cstring_to_text(query->name));
-			}
-		}
-	} while (wait_until(deadline));
+	while ((ended = first_ended(queries)) == NULL && wait_until(deadline))
+		;
 	status_end_wait();
-	PG_RETURN_NULL();
+	if (ended == NULL)
+		PG_RETURN_NULL();
+	report_end(ended);
+	PG_RETURN_TEXT_P(cstring_to_text(ended->name));
 }
 
 /* ---- status ---- */

@@ -4,6 +4,8 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+
 /*
  * All of them under the run lock. An attempt found open when the next begins was lost: nobody lived to end it.
  * run_id: of the launch, NULL: none.
@@ -12,5 +14,7 @@ extern void attempt_begin(int64 query_id, const char *run_id);
 /* outcome: stopped, finished, failed, lost. sqlstate and error NULL: no failure. A failure without an open attempt is one by itself. */
 extern void attempt_end(int64 query_id, const char *outcome, const char *sqlstate, const char *error);
 extern void attempts_delete(int64 query_id);
+/* When the last one ended; 0: there was none, or it goes on. */
+extern TimestampTz attempt_last_ended(int64 query_id);
 
 #endif

@@ -124,12 +124,13 @@ typedef struct QueryRun
 extern void query_run_load(int64 query_id, QueryRun *run);
 /* Writes the row (insert or update); NULL run_id keeps, status must be one of the eight. C table access. */
 extern void query_run_store(int64 query_id, const QueryRun *run);
-typedef struct WantedRun
+typedef struct RunEntry
 {
 	int64 query_id;
+	bool wanted;
 	char run_id[37]; /* uuid as text, "" before the first */
-} WantedRun;
-extern List *query_runs_wanted(void); /* WantedRun: what should run */
+} RunEntry;
+extern List *query_runs(bool only_wanted); /* RunEntry of every query, or of those that should run */
 extern char *query_run_new_id(void); /* a random uuid as text */
 
 #endif

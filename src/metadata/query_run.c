@@ -88,27 +88,28 @@ query_run_store(int64 query_id, const QueryRun *run)
 }
 
 List *
-query_runs_wanted(void)
+query_runs(bool only_wanted)
 {
 	HeapScan *scan = heap_scan_begin("query_run", "query_run_pkey", 0, NULL, false);
 	Datum v[RUN_COLUMNS];
 	bool n[RUN_COLUMNS];
-	List *wanted = NIL;
+	List *runs = NIL;
 
 	while (heap_scan_next(scan, v, n))
 	{
-		WantedRun *run;
+		RunEntry *run;
 
-		if (!DatumGetBool(v[RUN_WANTED]))
+		if (only_wanted && !DatumGetBool(v[RUN_WANTED]))
 			continue;
-		run = palloc0(sizeof(WantedRun));
+		run = palloc0(sizeof(RunEntry));
 		run->query_id = DatumGetInt64(v[RUN_QUERY]);
+		run->wanted = DatumGetBool(v[RUN_WANTED]);
 		if (!n[RUN_ID])
 			strlcpy(run->run_id, DatumGetCString(DirectFunctionCall1(uuid_out, v[RUN_ID])), sizeof(run->run_id));
-		wanted = lappend(wanted, run);
+		runs = lappend(runs, run);
 	}
 	heap_scan_end(scan);
-	return wanted;
+	return runs;
 }
 
 char *

@@ -93,7 +93,7 @@ supervised_get(int64 query_id)
 }
 
 static void
-supervised_update(const WantedRun *run)
+supervised_update(const RunEntry *run)
 {
 	Supervised *s = supervised_get(run->query_id);
 
@@ -116,7 +116,7 @@ supervisor_look(void)
 	StartTransactionCommand();
 	if (extension_is_ours())
 	{
-		foreach (cell, query_runs_wanted())
+		foreach (cell, query_runs(true))
 			supervised_update(lfirst(cell));
 	}
 	CommitTransactionCommand();
