@@ -220,7 +220,7 @@ stream_create_query(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("trigger of streaming query \"%s\" must not be null", query->name)));
 	query->trigger = trigger_from_datum(query->trigger_datum);
 	query->options_json = PG_ARGISNULL(5) ? DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))) : PG_GETARG_JSONB_P(5);
-	query_options_parse(query->options_json, &query->options, query->name);
+	query_options_read(query);
 	query->owner = GetUserId();
 	query->owner_name = GetUserNameFromId(query->owner, false);
 	query->settings = query_capture_settings();
@@ -355,7 +355,7 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(4))
 	{
 		query->options_json = options_merge(query->options_json, PG_GETARG_JSONB_P(4));
-		query_options_parse(query->options_json, &query->options, query->name);
+		query_options_read(query);
 	}
 	options_check(query);
 	plan = query_check(query, tree, new_aggregates);
@@ -430,6 +430,8 @@ stream_reset_query(PG_FUNCTION_ARGS)
 	logs_truncate(query->id);
 	state_delete(query->id);
 	state_create(query->id, state_provider(query->options.state_provider));
+	query->signature = NULL;
+	query_options_read(query);
 	query_owner_begin(query, &scope);
 	query->signature = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL)->signature;
 	query_owner_end(&scope);

@@ -56,10 +56,22 @@ static const OptionDef query_option_defs[] = {
 	{"dedup_within_watermark", OPTION_BOOL, offsetof(QueryOptions, dedup_within_watermark), 0, 0, NULL},
 	{NULL, 0, 0, 0, 0, NULL}};
 
-void
-query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name)
+/* State of version 0.1.0 has a group for each sliding window, not for each pane. */
+static bool
+saves_whole_windows(Jsonb *signature)
 {
+	char *text = signature ? JsonbToCString(NULL, &signature->root, VARSIZE(signature)) : "";
+
+	return strstr(text, "stream.hop(") != NULL && strstr(text, "\"panes\": true") == NULL;
+}
+
+void
+query_options_read(StreamQuery *query)
+{
+	QueryOptions *options = &query->options;
+
 	memset(options, 0, sizeof(*options));
+	options->whole_windows = saves_whole_windows(query->signature);
 	options->max_trigger_delay = DEFAULT_MAX_TRIGGER_DELAY;
 	options->multiple_watermark_policy = "min";
 	options->max_event_time_skew = -1;
@@ -71,7 +83,7 @@ query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name)
 	options->max_bad_rows_per_batch = -1;
 	options->idle_timeout = -1;
 	options->parallelism = 1;
-	options_parse_jsonb(query_option_defs, json, options, psprintf("query \"%s\"", query_name));
+	options_parse_jsonb(query_option_defs, query->options_json, options, psprintf("query \"%s\"", query->name));
 }
 
 const char *
@@ -149,9 +161,9 @@ query_from_row(Datum *v, bool *n)
 	q->trigger_datum = composite_copy(v[QUERY_TRIGGER]);
 	q->trigger = trigger_from_datum(q->trigger_datum);
 	q->options_json = DatumGetJsonbPCopy(v[QUERY_OPTIONS]);
-	query_options_parse(q->options_json, &q->options, q->name);
 	q->settings = DatumGetJsonbPCopy(v[QUERY_SETTINGS]);
 	q->signature = n[QUERY_SIGNATURE] ? NULL : DatumGetJsonbPCopy(v[QUERY_SIGNATURE]);
+	query_options_read(q);
 	q->starts = DatumGetJsonbPCopy(v[QUERY_STARTS]);
 	q->incarnation = DatumGetInt32(v[QUERY_INCARNATION]);
 	return q;

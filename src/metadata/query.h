@@ -44,6 +44,7 @@ typedef struct QueryOptions
 	int64 idle_timeout; /* -1: none */
 	int64 parallelism;
 	bool dedup_within_watermark;
+	bool whole_windows; /* no option: its state has sliding windows as they are, not in panes */
 } QueryOptions;
 
 typedef struct StreamQuery
@@ -80,7 +81,7 @@ extern int64 query_next_id(void);
 /* The view's Query, a copy ready for rewriting. */
 extern Query *query_view_tree(StreamQuery *query);
 
-extern void query_options_parse(Jsonb *json, QueryOptions *options, const char *query_name);
+extern void query_options_read(StreamQuery *query); /* from options_json and signature */
 extern TriggerDef trigger_from_datum(Datum composite);
 extern const char *trigger_kind_name(TriggerKind kind);
 

@@ -200,7 +200,7 @@ static void
 write_operator_difference(StringInfo out, int i, JsonbContainer *saved, JsonbContainer *now)
 {
 	static const char *const members[] = {"operator", "type", "keys", "right_keys", "aggregates", "columns", "right_columns",
-										  "nulls_match", "order", "rows", "watermark", "within", "time_mode", "variables"};
+										  "nulls_match", "order", "rows", "watermark", "within", "panes", "time_mode", "variables"};
 
 	for (int m = 0; m < lengthof(members); m++)
 	{
@@ -273,7 +273,7 @@ plan_signature_calls(Jsonb *saved, Jsonb *now, int operator_id)
 static bool
 operator_extends(Jsonb *saved, Jsonb *now, int i)
 {
-	static const char *const members[] = {"operator", "watermark", "keys"};
+	static const char *const members[] = {"operator", "watermark", "keys", "panes"};
 	JsonbContainer *a = signature_operator(saved, i), *b = signature_operator(now, i);
 	JsonbValue *closes = member(a, "watermark");
 	List *places = plan_signature_calls(saved, now, i);

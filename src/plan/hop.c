@@ -88,6 +88,8 @@ hop_move_last(Compile *c, Level *level, List **ordered, List *calls)
 	Lineage lineage;
 	ListCell *lc;
 
+	if (c->options && c->options->whole_windows)
+		return NULL;
 	foreach (lc, *ordered)
 	{
 		OrderedKey *key = lfirst(lc);

@@ -217,7 +217,7 @@ signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys)
 
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops == &hop_operator ? "panes" : spec->base.ops->name);
+	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfo(&out, ", \"watermark\": %s, \"within\": %s", spec->base.has_watermark ? "true" : "false", spec->within >= 0 ? "true" : "false");
 	write_columns(&out, c, level, "keys", keys);
 	appendStringInfoChar(&out, '}');
@@ -304,7 +304,7 @@ signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
 	write_member(&out, "operator", spec->base.ops->name);
-	appendStringInfo(&out, ", \"watermark\": %s", spec->base.has_watermark ? "true" : "false");
+	appendStringInfo(&out, ", \"watermark\": %s%s", spec->base.has_watermark ? "true" : "false", spec->base.ops == &hop_operator ? ", \"panes\": true" : "");
 	write_columns(&out, c, level, "keys", keys);
 	appendStringInfoString(&out, ", \"aggregates\": [");
 	foreach (lc, spec->calls)

@@ -11,7 +11,9 @@
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 
-#define STATE_FORMAT 1
+/* 1, of version 0.1.0: state in place may lie under other hashes (table_store_rehash); all else is as in 2. */
+#define STATE_FORMAT 2
+#define STATE_FORMAT_OLDEST 1
 
 /* Of the memory provider. */
 #define STATE_CHANGE "state_change"

@@ -26,7 +26,7 @@ codec_check_version(int format, int major)
 {
 	int ours = PG_VERSION_NUM / 10000;
 
-	if (format == STATE_FORMAT && major == ours)
+	if (format >= STATE_FORMAT_OLDEST && format <= STATE_FORMAT && major == ours)
 		return;
 	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("saved state of the streaming query cannot be read by this version"),
 					errdetail("It was written by PostgreSQL %d in state format %d; this is PostgreSQL %d with state format %d.", major, format, ours, STATE_FORMAT),

@@ -68,12 +68,30 @@ read_image(const char *bytes, uint32 length)
 	return row;
 }
 
+/*
+ * Version 0.1.0 kept rows that wait for a join whole, header and all, whatever their types. Such bytes begin with their number and zeros; an image begins with
+ * what follows those, where the fifth byte, the length of the header, is none.
+ */
+static bool
+is_whole(const char *bytes, uint32 length)
+{
+	static const char zeros[MINIMAL_TUPLE_PADDING];
+	uint32 own;
+
+	if (length < SizeofMinimalTupleHeader)
+		return false;
+	memcpy(&own, bytes, sizeof(own));
+	return own == length && memcmp(bytes + offsetof(MinimalTupleData, mt_padding), zeros, sizeof(zeros)) == 0;
+}
+
 MinimalTuple
 row_codec_read(RowCodec *codec, const char *bytes, uint32 length)
 {
 	ByteReader reader = {bytes, bytes + length};
 	MemoryContext caller;
 
+	if (unlikely(is_whole(bytes, length)))
+		return memcpy(palloc(length), bytes, length);
 	if (codec->image)
 		return read_image(bytes, length);
 	MemoryContextReset(codec->scratch);

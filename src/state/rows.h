@@ -64,6 +64,8 @@ extern void rows_delete(StateRows *rows, ItemPointer tid);
 
 /* ---- numbers of states ---- */
 extern int state_number(int64 query_id, int operator_id, const char *state_name); /* -1: none yet. 55000: written by another version */
+extern int state_number_format(int64 query_id, int operator_id, const char *state_name); /* STATE_FORMAT of its rows; of state there is */
+extern void state_number_renew(int64 query_id, int operator_id, const char *state_name); /* they are in the present one now */
 extern int state_number_assign(int64 query_id, int operator_id, const char *state_name);
 
 #endif

@@ -98,22 +98,58 @@ rows_drop(int64 query_id)
 
 /* ---- numbers of states ---- */
 
+typedef struct NumberRow
+{
+	HeapScan *scan;
+	HeapTuple tuple; /* NULL: the state has no number yet */
+	Datum v[6];
+	bool n[6];
+} NumberRow;
+
+static NumberRow
+number_row_begin(int64 query_id, int operator_id, const char *state_name)
+{
+	Datum keys[] = {Int64GetDatum(query_id), Int32GetDatum(operator_id), CStringGetTextDatum(state_name)};
+	NumberRow row;
+
+	row.scan = heap_scan_begin("state_store", "state_store_pkey", lengthof(keys), keys, false);
+	row.tuple = heap_scan_next(row.scan, row.v, row.n);
+	return row;
+}
+
 int
 state_number(int64 query_id, int operator_id, const char *state_name)
 {
-	Datum keys[] = {Int64GetDatum(query_id), Int32GetDatum(operator_id), CStringGetTextDatum(state_name)};
-	HeapScan *scan = heap_scan_begin("state_store", "state_store_pkey", lengthof(keys), keys, false);
-	Datum v[6];
-	bool n[6];
+	NumberRow row = number_row_begin(query_id, operator_id, state_name);
 	int number = -1;
 
-	if (heap_scan_next(scan, v, n) != NULL)
+	if (row.tuple != NULL)
 	{
-		codec_check_version(DatumGetInt32(v[4]), DatumGetInt32(v[5]));
-		number = DatumGetInt32(v[3]);
+		codec_check_version(DatumGetInt32(row.v[4]), DatumGetInt32(row.v[5]));
+		number = DatumGetInt32(row.v[3]);
 	}
-	heap_scan_end(scan);
+	heap_scan_end(row.scan);
 	return number;
+}
+
+int
+state_number_format(int64 query_id, int operator_id, const char *state_name)
+{
+	NumberRow row = number_row_begin(query_id, operator_id, state_name);
+	int format = row.tuple != NULL ? DatumGetInt32(row.v[4]) : STATE_FORMAT;
+
+	heap_scan_end(row.scan);
+	return format;
+}
+
+void
+state_number_renew(int64 query_id, int operator_id, const char *state_name)
+{
+	NumberRow row = number_row_begin(query_id, operator_id, state_name);
+
+	row.v[4] = Int32GetDatum(STATE_FORMAT);
+	heap_update_row("state_store", row.tuple, row.v, row.n);
+	heap_scan_end(row.scan);
 }
 
 int

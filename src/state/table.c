@@ -59,6 +59,7 @@ refresh(TableStore *store)
 	table_store_clear(store);
 	store->floor = store->resident ? DT_NOEND : DT_NOBEGIN;
 	store->number = state_number(id->query_id, id->operator_id, id->state_name);
+	store->old_hashes = store->number >= 0 && state_number_format(id->query_id, id->operator_id, id->state_name) < STATE_FORMAT;
 	size_read(id, PG_INT64_MAX, &store->live.rows, &store->live.bytes);
 	table_store_open(store);
 	if (store->resident)
@@ -99,6 +100,12 @@ table_begin(StateStore *base, int64 batch_id)
 {
 	TableStore *store = table_store_ready(base);
 
+	if (unlikely(store->old_hashes))
+	{
+		table_store_rehash(store);
+		refresh(store);
+		store = table_store_ready(base);
+	}
 	store->batch_id = batch_id;
 	store->next_chunk = -1;
 	store->wrote = false;

@@ -35,6 +35,7 @@ typedef struct TableStore
 	StateRows *table; /* NULL: not open */
 	LocalTransactionId table_lxid; /* the transaction it is open in: what one that ended without flush had open went with it */
 	int number; /* -1: not known, or none yet */
+	bool old_hashes; /* its rows may lie under hashes of an older version */
 	bool wrote;
 	int next_chunk; /* of the undo log; -1: not known */
 	ItemPointerData *written; /* rows written in mid-batch */
@@ -103,6 +104,8 @@ extern void table_store_floor_find(TableStore *store);
 extern void table_store_write_dirty(TableStore *store);
 /* In mid-batch: writes what changed and lets go of everything. */
 extern void table_store_release(TableStore *store);
+/* Puts rows of an older version under the hashes of this one. */
+extern void table_store_rehash(TableStore *store);
 /* Fills an empty store with what the memory provider saved, as of its last batch. */
 extern void table_store_import(StateStore *store, int64 batch_id);
 

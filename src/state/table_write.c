@@ -165,6 +165,48 @@ table_store_release(TableStore *store)
 	table_store_clear(store);
 }
 
+/* ---- from another version ---- */
+
+static uint64
+row_hash(TableStore *store, const StateRow *row)
+{
+	LiveStore *live = &store->live;
+	uint64 hash;
+
+	key_deform(live->keys, table_store_row_key(store, row, store->scan_context), live->load_values, live->load_nulls);
+	hash = table_store_hash_key(store, live->load_values, live->load_nulls);
+	MemoryContextReset(store->scan_context);
+	return hash;
+}
+
+/* Rows that move are met again by the scan, under their new hash. The log knows them by the old one: the past before this batch cannot be read any more. */
+void
+table_store_rehash(TableStore *store)
+{
+	const StateId *id = &store->live.id;
+	bool moved = false;
+	StateRow row;
+
+	if (!table_store_is_open(store))
+		table_store_open(store);
+	rows_scan(store->table);
+	while (rows_scan_next(store->table, &row))
+	{
+		uint64 hash = row_hash(store, &row);
+
+		if (hash == row.hash)
+			continue;
+		row.hash = hash;
+		rows_update(store->table, &row, true);
+		moved = true;
+	}
+	table_store_close(store);
+	if (moved)
+		(void) undo_purge(id, PG_INT64_MAX);
+	state_number_renew(id->query_id, id->operator_id, id->state_name);
+	CommandCounterIncrement();
+}
+
 /* ---- from another provider ---- */
 
 static void
@@ -180,12 +222,10 @@ import_entry(void *arg, int64 batch_id, const PackedEntry *entry)
 					.value_length = entry->value_length};
 
 	CHECK_FOR_INTERRUPTS();
-	key_deform(live->keys, table_store_row_key(store, &row, store->scan_context), live->load_values, live->load_nulls);
-	row.hash = table_store_hash_key(store, live->load_values, live->load_nulls);
+	row.hash = row_hash(store, &row);
 	rows_insert(store->table, &row);
 	live->rows++;
 	live->bytes += row.key_length + row.value_length;
-	MemoryContextReset(store->scan_context);
 }
 
 void
