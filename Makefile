@@ -30,7 +30,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-sanitize check-valgrind soak report bench bench-peers fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-release check-sanitize check-valgrind soak report bench bench-peers fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -82,6 +82,7 @@ help:
 	@echo 'make report             what stream.report_html shows, as a page and as a picture (wants chromium)'
 	@echo 'make check-sanitize     regress tests with UBSan; check-valgrind: some of them under valgrind'
 	@echo 'make check-versions     the suites on PostgreSQL 15, 16 and 17, each in a root below build/ (as root; Debian). VERSIONS="17 18"'
+	@echo 'make check-release      from the last release to this tree, with its queries and their state (builds it from the history of the repository)'
 	@echo 'make bench              speed, beside what it is compared with'
 	@echo 'make bench-peers        Spark, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17)'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
@@ -97,7 +98,7 @@ ifndef PGXS
 check:
 	@$(HARNESS) check regress isolation tap conformance property layers lint
 endif
-check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka:
+check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-release:
 	@$(HARNESS) check $(@:check-%=%)
 check-sanitize check-valgrind:
 	@$(HARNESS) $(@:check-%=%)

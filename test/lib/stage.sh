@@ -42,13 +42,27 @@ stage_copy_tree() # sources keep their times, so make builds only what changed
 	rm -rf "$work/tree/results" "$work/tree/tmp_check" "$work/tree/output_iso"
 }
 
+stage_copy_release() # the last release, from the history of the repository
+{
+	local version commit
+	read -r version commit <"$top/test/release/COMMIT"
+	[ "$(cat "$work/release/commit" 2>/dev/null)" != "$commit" ] || return 0
+	rm -rf "$work/release"
+	mkdir -p "$work/release"
+	if ! git -c safe.directory="$top" -C "$top" archive "$commit" 2>/dev/null | tar -C "$work/release" -x 2>/dev/null; then
+		echo "Version $version is built from the history of the repository: this takes git, and a clone with commit $commit in it" >&2
+		exit 1
+	fi
+	echo "$commit" >"$work/release/commit"
+}
+
 stage_copy_postgres() # PostgreSQL finds its files relative to its programs, so a copy in the same shape works
 {
 	local bin lib share version
 	bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
 	version="$("$config" --version) $bin $(ls "$share/extension" | grep -v '^stream_ext' | cksum)"
 	if [ "$(cat "$work/pg/version" 2>/dev/null)" != "$version" ]; then
-		rm -rf "$work/pg" "$work/tree/build"
+		rm -rf "$work/pg" "$work/tree/build" "$work/release"
 		find "$work/tree" \( -name '*.o' -o -name '*.so' \) -delete      # made for another one
 		mkdir -p "$work/pg$bin" "$work/pg$lib" "$work/pg$share"
 		for program in postgres initdb pg_ctl pg_config psql pg_dump pg_dumpall pg_restore pg_basebackup pg_rewind pg_isready \
@@ -83,6 +97,7 @@ stage_run() # $1 command, then its arguments: prepares the copy and runs the sec
 	flock -n 9 || { echo "another 'make $command' is running in $work" >&2; exit 1; }
 	stage_copy_tree
 	stage_copy_postgres
+	[[ " $* " != *" release "* ]] || stage_copy_release
 	[ "$(id -u)" = 0 ] && chown -R "$user" "$work"
 	cd "$work/tree"
 	stage_as env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE -u PGOPTIONS -u PGSERVICE -u PGPASSWORD -u PGDATA -u PGTZ -u PGDATESTYLE \

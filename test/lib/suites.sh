@@ -128,6 +128,17 @@ suite_upgrade()
 	OLD_BIN=$old NEW_BIN=$(dirname "$(command -v postgres)") suite_tap_files test/upgrade
 }
 
+# From the last release to this tree, within one server. Alone: it installs the release in between.
+suite_release()
+{
+	if ! make -s -C "$WORK/release" -j2 with_llvm=no PG_CONFIG="$PG_CONFIG" all >"$WORK/logs/make_release.log" 2>&1; then
+		tail -n 5 "$WORK/logs/make_release.log"
+		suite_one 'the last release builds' false
+		return 0
+	fi
+	suite_tap_files test/release
+}
+
 suite_tap() { suite_tap_files test/t; }
 
 suite_kafka()
