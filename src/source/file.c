@@ -409,7 +409,20 @@ file_scan_end(SourceScan *scan)
 
 /* ---- afterwards ---- */
 
-/* Never over a file that is there: the second of a name gets a number. link() fails where rename() would replace. */
+/* rename() would replace what is there. link() does not, but Linux refuses it for files of others, and old file systems have no renameat2(). */
+static int
+move_beside(const char *path, const char *target)
+{
+#ifdef RENAME_NOREPLACE
+	if (renameat2(AT_FDCWD, path, AT_FDCWD, target, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+#endif
+	return link(path, target) == 0 ? unlink(path) : -1;
+}
+
+/* Never over a file that is there: the second of a name gets a number. */
 static int
 archive_move(const char *path, const char *directory)
 {
@@ -424,8 +437,8 @@ archive_move(const char *path, const char *directory)
 			errno = ENAMETOOLONG;
 			return -1;
 		}
-		if (link(path, target) == 0)
-			return unlink(path);
+		if (move_beside(path, target) == 0)
+			return 0;
 		if (errno != EEXIST)
 			return -1;
 	}
