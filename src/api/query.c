@@ -66,15 +66,6 @@ query_check_stopped(StreamQuery *query)
 						errhint("Stop it first with stream.stop_query.")));
 }
 
-static void
-options_check(StreamQuery *query)
-{
-	QueryOptions *o = &query->options;
-
-	if (o->parallelism > 1)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("option parallelism of query \"%s\" above 1 is not supported yet", query->name)));
-}
-
 /* Nothing is new in it but aggregates, of operators that can take them. */
 static bool
 plan_extends(StreamPlan *plan, Jsonb *saved)
@@ -228,7 +219,6 @@ stream_create_query(PG_FUNCTION_ARGS)
 	worker_check_owner(query);
 
 	tree = query_text_analyze(query->text);
-	options_check(query);
 	(void) rights_check_walker((Node *) tree, NULL);
 	query->id = query_next_id();
 	query_view_create(query, tree);
@@ -357,7 +347,6 @@ stream_alter_query(PG_FUNCTION_ARGS)
 		query->options_json = options_merge(query->options_json, PG_GETARG_JSONB_P(4));
 		query_options_read(query);
 	}
-	options_check(query);
 	plan = query_check(query, tree, new_aggregates);
 	if (saved)
 		state_extend(query, saved, plan);

@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "sink/sink.h"
 #include "source/source.h"
+#include "task/task.h"
 
 /* A query being run in this process: compiled plan, open sources, operators with their state, position in the logs. */
 typedef struct QueryRuntime
@@ -22,6 +23,7 @@ typedef struct QueryRuntime
 	StreamPlan *plan;
 	List *readers;				  /* SourceReader, as plan->sources */
 	List *operators;			  /* Operator, as plan->operators */
+	TaskPool *tasks;			  /* option parallelism; NULL: none yet, or no room */
 	bool session_lock;			  /* worker: the query's lock is held by the session, transactions are our own; else inside CALL */
 	char *run_id;				  /* uuid of this run, for progress */
 	StreamPlan *spec_plan;		  /* plan whose specs the operators point to; outlives plans made later for the same signature */

@@ -108,6 +108,66 @@ stage_rows(Stage *stage, Tuplestorestate **outputs)
 	return rows;
 }
 
+/* ---- tasks ---- */
+
+/* Below that many rows they cost more than they do. Where nobody knows how many there are, there may be many. */
+static bool
+batch_is_worth_tasks(SourceBatch *batch)
+{
+	return batch->to != NULL && batch->reader->ops->shares &&
+		   (batch->reader->rows_expected < 0 || batch->reader->rows_expected >= stream_task_rows);
+}
+
+/* Rows of a source without partitions go to the shares by turns; few at a time where batches are small. */
+#define SHARE_ROWS 1024
+
+static void
+tasks_attach(QueryRuntime *rt, BatchRun *run)
+{
+	ListCell *lc;
+
+	if (rt->query->options.parallelism <= 1)
+		return;
+	foreach (lc, run->sources)
+	{
+		SourceBatch *batch = lfirst(lc);
+
+		batch->share_rows = Max(1, Min(SHARE_ROWS, stream_task_rows / 8));
+		if (!batch_is_worth_tasks(batch))
+			continue;
+		if (rt->tasks == NULL)
+		{
+			MemoryContext old = MemoryContextSwitchTo(rt->context);
+
+			rt->tasks = task_pool_open(rt->query);
+			MemoryContextSwitchTo(old);
+		}
+		if (rt->tasks == NULL)
+			return;
+		task_scan_attach(rt->tasks, batch);
+	}
+}
+
+/* The ranges of a stage that tasks run; NIL: it runs here. */
+static List *
+stage_shared_batches(Stage *stage)
+{
+	List *batches = NIL;
+	bool any = false;
+	ListCell *lc;
+
+	foreach (lc, stage->alone ? NIL : stage->sources)
+	{
+		SourceBatch *batch = source_running(lfirst_oid(lc));
+
+		if (batch == NULL || batch->letters != NIL || (batch->to != NULL && batch->remote == NULL))
+			return NIL;
+		any |= batch->to != NULL;
+		batches = lappend(batches, batch);
+	}
+	return any ? batches : NIL;
+}
+
 /* Runs one stage; rows that reached the sink are returned. */
 static int64
 stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outputs)
@@ -116,9 +176,15 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 	DestReceiver *dest = (DestReceiver *) &receiver;
 	PlannedStmt *planned = plan_stage(rt->plan, stage, stage_rows(stage, outputs));
 	bool wrapped = planned->commandType != CMD_SELECT;
+	List *shared = stage_shared_batches(stage);
 	QueryDesc *desc;
 	int64 rows;
 
+	if (shared != NIL)
+	{
+		task_fold(rt->tasks, shared, planned, list_nth(rt->operators, stage->feeds));
+		return 0;
+	}
 	if (stage->feeds >= 0)
 		receiver.op = list_nth(rt->operators, stage->feeds);
 	else if (stage->retracts)
@@ -282,6 +348,7 @@ batch_execute(QueryRuntime *rt, BatchRun *run)
 	running_sources_register();
 	run->sources = batch_sources(rt, run);
 	letters_load(rt, run);
+	tasks_attach(rt, run);
 	source_set_running(run->sources);
 	operation_show(OPERATION_BATCH, run->info.query_id, run->info.batch_id, 0);
 	rt->sink->batch = &run->info;

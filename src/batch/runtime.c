@@ -105,23 +105,6 @@ plan_drop(QueryRuntime *rt)
 	rt->plan = NULL;
 }
 
-static bool
-paths_unchanged(SourceDef *a, SourceDef *b)
-{
-	for (int i = 0; i < a->desc->natts; i++)
-		if (!a->paths[i] != !b->paths[i] || (a->paths[i] && strcmp(a->paths[i], b->paths[i]) != 0))
-			return false;
-	return true;
-}
-
-static bool
-source_unchanged(SourceDef *a, SourceDef *b)
-{
-	return a->relid == b->relid && a->event_time == b->event_time && a->watermark_delay == b->watermark_delay && a->on_bad_row == b->on_bad_row &&
-		   equal(a->table_options, b->table_options) && equal(a->server_options, b->server_options) && equal(a->user_options, b->user_options) &&
-		   equalTupleDescs(a->desc, b->desc) && paths_unchanged(a, b);
-}
-
 /* A reader per source of the plan; those whose source has not changed stay open. */
 static void
 readers_open(QueryRuntime *rt)
@@ -137,34 +120,17 @@ readers_open(QueryRuntime *rt)
 		SourceReader *reader = NULL;
 
 		foreach (lc2, old_readers)
-			if (source_unchanged(((SourceReader *) lfirst(lc2))->def, def))
+			if (source_is_unchanged(((SourceReader *) lfirst(lc2))->def, def))
 				reader = lfirst(lc2);
 		if (reader)
 			old_readers = list_delete_ptr(old_readers, reader);
 		else
-		{
-			MemoryContext context = AllocSetContextCreate(rt->context, "stream_ext source", ALLOCSET_DEFAULT_SIZES);
-			SourceDef *kept;
-
-			MemoryContextSwitchTo(context);
-			kept = source_load(def->relid);
-			kept->event_time = def->event_time;
-			kept->watermark_delay = def->watermark_delay;
-			reader = kept->ops->open(kept);
-			reader->context = context;
-			reader->query_id = rt->query->id;
-			reader->rows_expected = -1;
-			MemoryContextSwitchTo(rt->context);
-		}
+			reader = source_reader_open(rt->context, def, rt->query->id);
+		reader->scouts = reader->ops->shares && rt->query->options.parallelism > 1;
 		rt->readers = lappend(rt->readers, reader);
 	}
 	foreach (lc, old_readers)
-	{
-		SourceReader *reader = lfirst(lc);
-
-		reader->ops->close(reader);
-		MemoryContextDelete(reader->context);
-	}
+		source_reader_close(lfirst(lc));
 	MemoryContextSwitchTo(old);
 }
 
@@ -289,10 +255,22 @@ runtime_open(StreamQuery *query, bool session_lock)
 	return rt;
 }
 
+static void
+tasks_close(QueryRuntime *rt)
+{
+	TaskPool *tasks = rt->tasks;
+
+	rt->tasks = NULL;
+	if (tasks)
+		task_pool_close(tasks);
+}
+
 void
 runtime_close(QueryRuntime *rt)
 {
 	ListCell *lc;
+
+	tasks_close(rt);
 
 	foreach (lc, rt->readers)
 	{
@@ -308,6 +286,7 @@ runtime_close(QueryRuntime *rt)
 void
 runtime_forget(QueryRuntime *rt)
 {
+	tasks_close(rt); /* in whatever they are */
 	/* State is read again by the next batch, from what is committed. */
 	operators_drop(rt);
 	rt->logs_known = false;

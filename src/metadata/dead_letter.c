@@ -35,6 +35,14 @@ set_text(Datum *values, bool *nulls, int column, const char *text)
 		values[column] = CStringGetTextDatum(text);
 }
 
+static DeadLetterTaker diverted_to = NULL;
+
+void
+dead_letter_divert(DeadLetterTaker taker)
+{
+	diverted_to = taker;
+}
+
 void
 dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, Jsonb *position, const char *raw,
 				Size raw_len, const char *error)
@@ -42,6 +50,11 @@ dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, 
 	Datum values[DEAD_LETTER_COLUMNS] = {0};
 	bool nulls[DEAD_LETTER_COLUMNS] = {0};
 
+	if (diverted_to)
+	{
+		diverted_to(source, reason, position, raw, raw_len, error);
+		return;
+	}
 	values[DEAD_LETTER_ID] = Int64GetDatum(nextval_internal(heap_relation_oid("dead_letter_id_seq"), false));
 	values[DEAD_LETTER_QUERY_ID] = Int64GetDatum(batch->query_id);
 	values[DEAD_LETTER_BATCH_ID] = Int64GetDatum(batch->batch_id);

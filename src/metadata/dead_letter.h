@@ -14,6 +14,10 @@
 extern void dead_letter_add(const BatchInfo *batch, const char *source, const char *reason, Jsonb *position, const char *raw,
 							Size raw_len, const char *error);
 
+/* A process that may not write hands its letters to one that may: called instead, by every dead_letter_add of this process. */
+typedef void (*DeadLetterTaker)(const char *source, const char *reason, Jsonb *position, const char *raw, Size raw_len, const char *error);
+extern void dead_letter_divert(DeadLetterTaker taker);
+
 typedef struct DeadLetter
 {
 	int64 id;

@@ -110,6 +110,7 @@ typedef struct AggregateOperator
 	int *layout, nlayout; /* of values saved with other calls: which transition each part belongs to; NULL: in order */
 	int nprefix; /* sessions: entries are found by so many leading keys */
 	TupleTableSlot *key_slot, *output_slot;
+	MemoryContext partial_context; /* of a group that comes from elsewhere; NULL: none has */
 } AggregateOperator;
 
 /* ---- aggregate.c: for operators that are aggregates and more ---- */
@@ -131,6 +132,8 @@ extern void aggregate_close(Operator *base);
 
 /* ---- aggregate_call.c: from Aggrefs to transitions and finals ---- */
 extern void aggregate_prepare_calls(AggregateOperator *op);
+/* Combine functions of all transitions, of an operator that does not combine otherwise. */
+extern void aggregate_prepare_combines(AggregateOperator *op);
 extern void aggregate_check_permissions(AggregateOperator *op); /* 42501 */
 
 /* ---- aggregate_value.c: the life of a group's value ---- */

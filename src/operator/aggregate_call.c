@@ -166,6 +166,26 @@ transition_prepare_combine(AggregateOperator *op, Transition *transition)
 	transition->combine = call_create(op, &transition->combine_function, 2, transition->aggref->inputcollid);
 }
 
+void
+aggregate_prepare_combines(AggregateOperator *op)
+{
+	MemoryContext caller = MemoryContextSwitchTo(op->base.context);
+
+	for (int i = 0; i < op->ntransitions; i++)
+	{
+		Transition *transition = &op->transitions[i];
+		HeapTuple aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(transition->aggref->aggfnoid));
+
+		if (!HeapTupleIsValid(aggregate))
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("aggregate %u does not exist any more", transition->aggref->aggfnoid)));
+		transition->combine_oid = ((Form_pg_aggregate) GETSTRUCT(aggregate))->aggcombinefn;
+		ReleaseSysCache(aggregate);
+		transition_prepare_combine(op, transition);
+	}
+	aggregate_check_permissions(op);
+	MemoryContextSwitchTo(caller);
+}
+
 static void
 transition_prepare_value(AggregateOperator *op, Transition *transition)
 {

@@ -130,6 +130,22 @@ typedef struct AggregateSpec
 
 extern const OperatorOps aggregate_operator;
 
+/* ---- aggregate_partial.c: groups folded elsewhere ---- */
+
+/*
+ * Can rows be folded into groups in shares, and the groups be combined, so that the result is the same? (But for the order in which floating-point numbers
+ * are added.) The spec as bytes and back: as much as folding needs.
+ */
+extern bool aggregate_has_partials(OperatorSpec *spec);
+extern void aggregate_spec_write(OperatorSpec *spec, StringInfo out);
+struct ByteReader;
+extern OperatorSpec *aggregate_spec_read(struct ByteReader *reader);
+/* Of an operator opened for the purpose: every group as bytes. */
+typedef void (*PartialTaker)(void *arg, const char *bytes, Size length);
+extern void aggregate_partials_give(Operator *op, PartialTaker take, void *arg);
+/* Such a group into the one of the same key. */
+extern void aggregate_partial_take(Operator *op, struct ByteReader *reader);
+
 /* Can its transition values be combined, and without a look at the order of its inputs? */
 extern bool aggregate_combines(struct Aggref *aggref);
 

@@ -291,6 +291,8 @@ tree_add_stage(Tree *tree, int indent, int number)
 						   stage->feeds < 0 ? psprintf("%sStage %d, into the sink:", arrow, number) :
 											  psprintf("%sStage %d, into operator %d:", arrow, number, stage->feeds));
 	indent += strlen(arrow);
+	if (tree->plan->parallelism > 1 && stage->sources != NIL)
+		tree_add(tree, indent, stage->alone ? psprintf("  Tasks read for it what can be shared: %s", stage->alone) : "  Tasks run it, each over a share of the rows");
 	if (stage->statement)
 		foreach (lc, describe_stage_plans(tree->plan, stage))
 			tree_add(tree, indent, lfirst(lc));

@@ -198,6 +198,11 @@ extern int shape_operator_below(Query *query);			/* the operator whose rows they
 /* ---- notice.c ---- */
 extern void notice_collect(Compile *c, Level *final);
 
+/* ---- parallel.c ---- */
+/* Why tasks cannot run the stage; NULL: they can. target: the relation the sink writes to, or InvalidOid. */
+extern const char *parallel_obstacle(StreamPlan *plan, Stage *stage, Oid target);
+extern void parallel_note_sources(StreamPlan *plan);
+
 /* ---- stages.c, size.c ---- */
 extern void size_note_plan(StreamPlan *plan, PlannedStmt *planned);
 extern List *size_sources(Query *query);

@@ -27,6 +27,7 @@ typedef struct Stage
 	int feeds;			  /* operator (index in StreamPlan.operators) it pushes into; -1: the sink */
 	bool retracts;		  /* its rows are those that leave the sink's target */
 	int input;			  /* which of its inputs */
+	const char *alone;	  /* why tasks do not run it, only read for it; NULL: they do */
 	List *reads;		  /* int list: operators whose output it reads, as ephemeral relations stage_relation_name(i) */
 } Stage;
 
@@ -38,6 +39,7 @@ typedef struct StreamPlan
 	List *operators;	  /* OperatorSpec, in order of execution */
 	List *stages;		  /* Stage, in order of execution; an operator finishes when its last input stage has run */
 	SinkShape shape;
+	int parallelism;	  /* the option */
 	bool stateful;
 	bool uses_watermark;  /* any operator with has_watermark, or current_watermark() */
 	Jsonb *signature;	  /* array of the operators' signatures */

@@ -58,6 +58,7 @@ void
 plan_stages(StreamPlan *plan, Sink *sink)
 {
 	MemoryContext old = MemoryContextSwitchTo(plan->context);
+	Oid target = sink->ops->target_relation ? sink->ops->target_relation(sink) : InvalidOid;
 	ListCell *lc;
 
 	plan->watch = palloc0(sizeof(struct PlanWatch));
@@ -82,10 +83,11 @@ plan_stages(StreamPlan *plan, Sink *sink)
 		}
 		stage->statement = query;
 		stage->sources = size_sources(query);
+		stage->alone = parallel_obstacle(plan, stage, target);
 		(void) plan_stage(plan, stage, -1);
 	}
-	if (sink->ops->target_relation && OidIsValid(sink->ops->target_relation(sink)))
-		plan->relations = list_append_unique_oid(plan->relations, sink->ops->target_relation(sink));
+	if (OidIsValid(target))
+		plan->relations = list_append_unique_oid(plan->relations, target);
 	MemoryContextSwitchTo(old);
 }
 

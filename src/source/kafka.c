@@ -166,6 +166,7 @@ kafka_look_again_ms(SourceReader *base)
 const SourceOps kafka_source = {
 	.kind = "kafka",
 	.server = KAFKA_SERVER,
+	.shares = true,
 	.check_option = kafka_check_option,
 	.option_names = kafka_option_names,
 	.parse = kafka_parse,

@@ -111,6 +111,7 @@ typedef struct KafkaScan
 	KafkaReader *reader;
 	int64 *from, *to; /* per partition of the reader when the scan began */
 	int npartitions;
+	int *ranks;	 /* per partition: its place among those of the range */
 	int64 *next; /* next offset wanted, per partition; of the current one it is cursor */
 	int current; /* partition being read */
 	int64 cursor;

@@ -15,6 +15,10 @@
 #define AHEAD_KBYTES (64 * 1024)
 #define AHEAD_MESSAGES 200000
 #define FEW_PARTITIONS 8
+/* For each partition, of a reader that only looks for what is new. */
+#define SCOUT_MESSAGES "1000"
+#define SCOUT_KBYTES "512"
+#define SCOUT_FETCH "65536"
 
 /* ---- client ---- */
 
@@ -82,6 +86,12 @@ client_open(KafkaReader *reader, int partitions)
 	snprintf(messages, sizeof(messages), "%d", Max(AHEAD_MESSAGES / partitions, 1000));
 	snprintf(kbytes, sizeof(kbytes), "%d", Max(AHEAD_KBYTES / partitions, 1024));
 	snprintf(fetch, sizeof(fetch), "%d", Max(AHEAD_KBYTES / partitions, 1024) * 256);
+	if (reader->base.scouts)
+	{
+		strcpy(messages, SCOUT_MESSAGES);
+		strcpy(kbytes, SCOUT_KBYTES);
+		strcpy(fetch, SCOUT_FETCH);
+	}
 	reader->sized_for = partitions;
 	reader->client_context =
 		AllocSetContextCreate(reader->base.context, "stream_ext kafka client", ALLOCSET_DEFAULT_SIZES);
@@ -92,7 +102,7 @@ client_open(KafkaReader *reader, int partitions)
 	MemoryContextSwitchTo(old);
 
 	/* What the user may have set instead. */
-	reader->queue_messages = AHEAD_MESSAGES / partitions;
+	reader->queue_messages = atoi(messages);
 	if (rd_kafka_conf_get(rd_kafka_conf(kafka_client_handle(reader->client)), "queued.min.messages", value, &len) ==
 		RD_KAFKA_CONF_OK)
 		reader->queue_messages = atoi(value);

@@ -60,6 +60,13 @@ scan_verify_topics(KafkaReader *reader, Position *from)
 	}
 }
 
+/* Several processes may share a range: each has every so many'th partition of it. */
+static bool
+scan_is_own(SourceScan *base, int rank)
+{
+	return !base->batch || base->batch->shares == 0 || rank % base->batch->shares == base->batch->share;
+}
+
 /*
  * The range, per partition. No start: the earliest there is. A position ahead of the range's end was taken from a
  * topic that has been made again since: all of the new one is the range, and that is an event.
@@ -69,6 +76,7 @@ scan_resolve_range(KafkaScan *scan, SourceScan *base)
 {
 	KafkaReader *reader = scan->reader;
 	int64 *earliest = NULL;
+	int rank = 0;
 
 	scan->from = kafka_position_read(reader, base->from);
 	scan->to = kafka_position_read(reader, base->to);
@@ -76,11 +84,14 @@ scan_resolve_range(KafkaScan *scan, SourceScan *base)
 		kafka_list_offsets(reader, RD_KAFKA_OFFSET_END, scan->to);
 	if (base->from)
 		scan_verify_topics(reader, base->from);
+	scan->ranks = palloc0(sizeof(int) * Max(reader->npartitions, 1));
 	for (int i = 0; i < reader->npartitions; i++)
 	{
 		KafkaPartition *partition = reader->partitions[i];
 
-		if (scan->to[i] == KAFKA_NOT_FOUND)
+		scan->ranks[i] = rank;
+		rank += scan->to[i] != KAFKA_NOT_FOUND;
+		if (scan->to[i] == KAFKA_NOT_FOUND || !scan_is_own(base, scan->ranks[i]))
 			scan->to[i] = scan->from[i] = 0;
 		if (scan->from[i] >= 0 && scan->from[i] <= scan->to[i])
 			continue;
@@ -304,6 +315,7 @@ kafka_scan_next(SourceScan *base, TupleTableSlot *slot)
 		if (base->batch && base->observer)
 			base->batch->bytes += scan->message->len;
 		base->lane = kafka_partition_lane(scan->reader, partition);
+		base->order = (uint64) (scan->round / ROUND_OFFSETS) << 32 | scan->ranks[scan->current];
 		if (kafka_decode_row(scan->decode, base, partition, scan->message, slot))
 			return true;
 		MemoryContextReset(base->row_context);

@@ -20,6 +20,7 @@ source_scan_open(SourceReader *reader, SourceBatch *batch, Bitmapset *needed)
 	scan->needed = needed;
 	if (batch)
 	{
+		scan->remote = batch->remote;
 		scan->from = batch->from;
 		scan->to = batch->to;
 		scan->observer = !batch->observer_taken;
@@ -43,9 +44,17 @@ range_next(SourceScan *scan, TupleTableSlot *slot)
 	if (!scan->started)
 	{
 		old = MemoryContextSwitchTo(scan->context);
-		ops->scan_begin(scan);
+		if (scan->remote && !scan->remote->begin(scan))
+			scan->remote = NULL;
+		if (!scan->remote)
+			ops->scan_begin(scan);
 		scan->started = true;
 		MemoryContextSwitchTo(old);
+	}
+	if (scan->remote)
+	{
+		scan->range_done = !scan->remote->next(scan, slot);
+		return !scan->range_done;
 	}
 	/* Small rows share a block, and go together. */
 	if (scan->row_context->mem_allocated > ALLOCSET_DEFAULT_INITSIZE)
@@ -94,7 +103,7 @@ source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 			scan->batch->observed_all = true;
 		return false;
 	}
-	if (scan->observer)
+	if (scan->observer && (!scan->remote || scan->letter))
 	{
 		source_observe(scan, slot);
 		if (scan->batch->rows % OPERATION_ROWS == 0)
@@ -128,7 +137,9 @@ source_scan_rewind(SourceScan *scan)
 	scan->next_letter = 0;
 	scan->range_done = scan->batch && scan->batch->to == NULL;
 	scan->done = scan->range_done && scan->batch->letters == NIL;
-	if (scan->started)
+	if (scan->started && scan->remote)
+		scan->remote->rewind(scan);
+	else if (scan->started)
 		scan->reader->ops->scan_rewind(scan);
 }
 
@@ -136,7 +147,9 @@ void
 source_scan_close(SourceScan *scan)
 {
 	source_scan_drain(scan);
-	if (scan->started)
+	if (scan->started && scan->remote)
+		scan->remote->end(scan);
+	else if (scan->started)
 		scan->reader->ops->scan_end(scan);
 	MemoryContextDelete(scan->row_context);
 }

@@ -198,6 +198,50 @@ source_load(Oid relid)
 	return def;
 }
 
+/* ---- readers ---- */
+
+static bool
+paths_unchanged(const SourceDef *a, const SourceDef *b)
+{
+	for (int i = 0; i < a->desc->natts; i++)
+		if (!a->paths[i] != !b->paths[i] || (a->paths[i] && strcmp(a->paths[i], b->paths[i]) != 0))
+			return false;
+	return true;
+}
+
+bool
+source_is_unchanged(const SourceDef *a, const SourceDef *b)
+{
+	return a->relid == b->relid && a->event_time == b->event_time && a->watermark_delay == b->watermark_delay && a->on_bad_row == b->on_bad_row &&
+		   equal(a->table_options, b->table_options) && equal(a->server_options, b->server_options) && equal(a->user_options, b->user_options) &&
+		   equalTupleDescs(a->desc, b->desc) && paths_unchanged(a, b);
+}
+
+SourceReader *
+source_reader_open(MemoryContext parent, const SourceDef *def, int64 query_id)
+{
+	MemoryContext context = AllocSetContextCreate(parent, "stream_ext source", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	SourceDef *kept = source_load(def->relid);
+	SourceReader *reader;
+
+	kept->event_time = def->event_time;
+	kept->watermark_delay = def->watermark_delay;
+	reader = kept->ops->open(kept);
+	reader->context = context;
+	reader->query_id = query_id;
+	reader->rows_expected = -1;
+	MemoryContextSwitchTo(old);
+	return reader;
+}
+
+void
+source_reader_close(SourceReader *reader)
+{
+	reader->ops->close(reader);
+	MemoryContextDelete(reader->context);
+}
+
 /* ---- rows that cannot be read ---- */
 
 static void
@@ -208,8 +252,8 @@ bad_row_refuse(SourceDef *def, Jsonb *position, int sqlstate, const char *messag
 					errhint("Set the source's option on_bad_row to dead_letter, skip or null to go on.")));
 }
 
-static void
-bad_row_limit(SourceBatch *batch, Jsonb *position, int sqlstate, const char *message)
+void
+source_check_bad_rows(SourceBatch *batch, Jsonb *position, int sqlstate, const char *message)
 {
 	if (batch->max_bad_rows < 0 || batch->rows_bad <= batch->max_bad_rows)
 		return;
@@ -253,7 +297,7 @@ source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, Size raw_len,
 		return;
 	}
 	scan->batch->rows_bad++;
-	bad_row_limit(scan->batch, position, sqlstate, message);
+	source_check_bad_rows(scan->batch, position, sqlstate, message);
 	if (def->on_bad_row != BAD_ROW_SKIP)
 		dead_letter_add(scan->batch->info, def->name, "malformed", position, raw, raw_len, text);
 }
@@ -305,6 +349,27 @@ source_observe(SourceScan *scan, TupleTableSlot *slot)
 		batch->rows_ahead++;
 	else
 		lane_observe(batch, scan->lane, at);
+}
+
+void
+source_observe_share(SourceBatch *batch, const SourceBatch *share)
+{
+	batch->rows += share->rows;
+	batch->rows_bad += share->rows_bad;
+	batch->bytes += share->bytes;
+	batch->rows_ahead += share->rows_ahead;
+	if (share->event_rows > 0)
+	{
+		bool first = batch->event_rows == 0;
+
+		batch->event_min = first ? share->event_min : Min(batch->event_min, share->event_min);
+		batch->event_max = first ? share->event_max : Max(batch->event_max, share->event_max);
+		batch->event_sum = first ? share->event_sum : batch->event_sum + share->event_sum;
+		batch->event_rows += share->event_rows;
+	}
+	for (int i = 0; i < share->nlanes; i++)
+		if (share->lane_max[i] != DT_NOBEGIN)
+			lane_observe(batch, i, share->lane_max[i]);
 }
 
 /* ---- the running batch ---- */

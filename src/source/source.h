@@ -54,6 +54,7 @@ typedef struct SourceReader
 	const SourceOps *ops;
 	SourceDef *def;
 	int64 query_id;		   /* whose reader it is; 0: a read by hand */
+	bool scouts;		   /* tasks read the batches, it looks for what is new: it need not fetch far ahead */
 	int64 rows_expected;   /* in the batch to come, for the planner: as announced, else as in the last one; -1: nobody knows */
 	double recent_rows, recent_bad; /* of about the last thousand rows, and how many of them were bad */
 	bool unreadable;	   /* nearly all of them */
@@ -91,6 +92,8 @@ typedef struct SourceLetter
 	char *error;	 /* out, by the observer: still bad, and why; NULL: it is a row now */
 } SourceLetter;
 
+struct SourceRemote;
+
 typedef struct SourceBatch
 {
 	SourceReader *reader;
@@ -111,6 +114,10 @@ typedef struct SourceBatch
 	int64 max_bad_rows;			   /* more fail the batch; -1: no limit */
 	List *letters;				   /* SourceLetter */
 	TimestampTz max_event_time;	   /* rows above do not move the watermark (max_event_time_skew); DT_NOEND: no limit */
+	int share, shares;			   /* this process reads the share'th part of the range; shares 0: all of it */
+	int share_rows;				   /* where rows have no partitions: so many in a row belong to one share */
+	const struct SourceRemote *remote; /* other processes read it; NULL: this one does */
+	void *remote_arg;
 } SourceBatch;
 
 typedef struct SourceScan
@@ -129,13 +136,28 @@ typedef struct SourceScan
 	MemoryContext row_context; /* reset before every row by the caller of next() */
 	int64 bad_rows;		   /* outside a batch: to warn once */
 	int lane;			   /* set by next(): lane of the row just returned */
-	void *state;		   /* the source's own */
+	uint64 order;		   /* set by next() where a range is shared: rows come in ascending order, and those of one number are of one share */
+	const struct SourceRemote *remote; /* of the batch, while it serves this scan */
+	void *state;		   /* the source's own, or the remote's */
 } SourceScan;
+
+/*
+ * A range read by other processes, each a share of it: rows come as the source would hand them out here, in the same order, and have been observed there.
+ * As the scan callbacks below; begin may decline, and the source reads by itself.
+ */
+typedef struct SourceRemote
+{
+	bool (*begin)(SourceScan *scan);
+	bool (*next)(SourceScan *scan, TupleTableSlot *slot);
+	void (*rewind)(SourceScan *scan);
+	void (*end)(SourceScan *scan);
+} SourceRemote;
 
 struct SourceOps
 {
 	const char *kind;	   /* 'table' */
 	const char *server;	   /* built-in server and wrapper: 'stream_table' */
+	bool shares;  /* several processes can read a range, each a share (SourceBatch.shares) */
 	bool forgets; /* what has been acknowledged cannot be read again: no stream.rewind_query */
 	/*
 	 * Is this option valid at that place (ForeignTableRelationId, ForeignServerRelationId, UserMappingRelationId, AttributeRelationId)?
@@ -193,6 +215,11 @@ struct SourceOps
 };
 
 /* ---- source.c ---- */
+/* Opens the source def tells of, in a context of its own below parent; event time and delay as in def. */
+extern SourceReader *source_reader_open(MemoryContext parent, const SourceDef *def, int64 query_id);
+extern void source_reader_close(SourceReader *reader);
+/* Would a reader of the one do for the other? */
+extern bool source_is_unchanged(const SourceDef *a, const SourceDef *b);
 extern const SourceOps *source_lookup_kind(const char *kind);
 extern const SourceOps *source_lookup_server(const char *wrapper); /* by foreign-data wrapper name */
 extern char *source_kinds(void);
@@ -217,6 +244,11 @@ extern void source_bad_row(SourceScan *scan, Jsonb *position, const char *raw, S
 
 /* Counts a good row and its event time; called by fdw.c for the observing scan. */
 extern void source_observe(SourceScan *scan, TupleTableSlot *slot);
+
+/* Fails the batch when more rows of the source were bad than it may have; message: what is wrong with the last one. */
+extern void source_check_bad_rows(SourceBatch *batch, Jsonb *position, int sqlstate, const char *message);
+/* What another process has seen of its share. */
+extern void source_observe_share(SourceBatch *batch, const SourceBatch *share);
 
 /* The batch running in this process; fdw.c looks its scans up here by relid. NULL list between batches. List of SourceBatch. */
 extern void source_set_running(List *batches);

@@ -342,10 +342,21 @@ table_source_scan_begin(SourceScan *scan)
 	scan->state = table_scan_begin(reader, position_pieces(position_read(reader, scan->from), position_read(reader, scan->to)), scan->needed, TABLE_COLUMNS);
 }
 
+/* Of a shared range all rows are read, in their order; those of others are passed over. */
 static bool
 table_source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 {
-	return table_scan_row(scan->state, slot);
+	SourceBatch *batch = scan->batch;
+
+	while (table_scan_row(scan->state, slot))
+	{
+		if (batch == NULL || batch->shares == 0)
+			return true;
+		scan->order = table_scan_rows(scan->state) / batch->share_rows;
+		if (scan->order % batch->shares == batch->share)
+			return true;
+	}
+	return false;
 }
 
 static void
@@ -369,6 +380,7 @@ table_base_relation(SourceDef *def)
 const SourceOps table_source = {
 	.kind = "table",
 	.server = "stream_table",
+	.shares = true,
 	.options = option_defs,
 	.options_size = sizeof(TableOptions),
 	.prepare = table_prepare,

@@ -97,6 +97,7 @@ typedef enum TableContent
 extern TableScan *table_scan_begin(TableReader *reader, List *pieces, Bitmapset *needed, TableContent content);
 extern TableScan *table_scan_begin_all(TableReader *reader, Bitmapset *needed); /* all rows there are now, in no order */
 extern bool table_scan_row(TableScan *scan, TupleTableSlot *slot);				/* values of the needed columns, in attribute order; NULL elsewhere */
+extern uint64 table_scan_rows(TableScan *scan);								/* how many came before the last one */
 extern bool table_scan_stamp(TableScan *scan, Stamp *stamp, int64 *bytes);
 extern void table_scan_rewind(TableScan *scan);
 extern void table_scan_end(TableScan *scan);

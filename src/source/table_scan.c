@@ -43,6 +43,7 @@ struct TableScan
 	TableContent content;
 	TablePlan *plan;
 	QueryDesc *query; /* open statement */
+	uint64 rows;	  /* handed out */
 };
 
 /* ---- plans ---- */
@@ -345,6 +346,7 @@ table_scan_row(TableScan *scan, TupleTableSlot *slot)
 
 	if (row == NULL)
 		return false;
+	scan->rows++;
 	slot_getallattrs(row);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
 	foreach (lc, scan->plan->columns)
@@ -355,6 +357,12 @@ table_scan_row(TableScan *scan, TupleTableSlot *slot)
 		slot->tts_isnull[target] = row->tts_isnull[from];
 	}
 	return true;
+}
+
+uint64
+table_scan_rows(TableScan *scan)
+{
+	return scan->rows - 1;
 }
 
 bool
@@ -376,6 +384,7 @@ table_scan_rewind(TableScan *scan)
 {
 	statement_close(scan);
 	scan->next = 0;
+	scan->rows = 0;
 }
 
 void
