@@ -29,7 +29,7 @@ sub kills_wanted
 sub node_to_kill
 {
 	my (@lines) = @_;
-	$node = new_node('kill', 'shared_preload_libraries = stream_ext', 'restart_after_crash = on', 'max_worker_processes = 20', 'checkpoint_timeout = 30min', @lines);
+	$node = new_node('kill', 'shared_preload_libraries = stream_ext', 'restart_after_crash = on', 'max_worker_processes = 40', 'checkpoint_timeout = 30min', @lines);
 	plan skip_all => 'the extension was built without failpoints'
 	  if $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'stream_ext.failpoints'") eq '0';
 	return $node;
@@ -98,10 +98,11 @@ sub logs_are_whole
 	return;
 }
 
-# Queries of every kind over source event(id, store, amount, at), event time at, an hour of delay.
+# Queries of every kind over source event(id, store, amount, at), event time at, an hour of delay; each run by so many tasks.
 sub ledger_queries
 {
-	$node->safe_psql('postgres', <<'SQL');
+	my ($tasks) = @_;
+	my $sql = <<'SQL';
 SELECT stream.create_query('row', 'SELECT id, store, amount FROM event', stream.to_table('row_out'), options => '{"max_retries": 1000000}');
 SELECT stream.create_query('minute', $$SELECT store, stream.tumble(at, '1 minute') AS w, count(*) AS n, sum(amount) AS total, avg(amount) AS mean FROM event GROUP BY 1, 2$$,
 	stream.to_table('minute_out'), output_mode => 'update', options => '{"max_rows_per_batch": 40, "max_retries": 1000000}');
@@ -110,6 +111,8 @@ SELECT stream.create_query('closed', $$SELECT store, stream.tumble(at, '1 minute
 SELECT stream.create_query('all', 'SELECT count(*) AS n, sum(amount) AS total, count(DISTINCT store) AS stores FROM event', stream.to_table('all_out'),
 	output_mode => 'complete', options => '{"max_retries": 1000000}');
 SQL
+	$sql =~ s/"max_retries"/"parallelism": $tasks, "max_retries"/g if $tasks;
+	$node->safe_psql('postgres', $sql);
 	return;
 }
 
