@@ -16,6 +16,7 @@
 #define PULL_MESSAGES 1024
 #define KEEP_MESSAGES 16384 /* of what has been read already, per partition */
 #define KEEP_BYTES (4 * 1024 * 1024)
+#define LOOK_AHEAD 4	   /* messages */
 #define WAIT_SLICE_MS 1000
 #define WAIT_FIRST_MS 10   /* deaf to interrupts, but woken by nothing else than the partition wanted */
 #define ROUND_OFFSETS 4096 /* part of the order: a batch replayed by another version must give the same */
@@ -192,6 +193,17 @@ scan_skip_gap(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int6
 	pfree(offsets);
 }
 
+/*
+ * Small ranges stay, for a second scan. One that cannot stay whole goes as it is read: librdkafka's next messages then lie where
+ * these have been, instead of in fresh pages.
+ */
+static bool
+scan_keeps_read(KafkaScan *scan, KafkaPartition *partition)
+{
+	return partition->count <= KEEP_MESSAGES && partition->bytes <= KEEP_BYTES &&
+		   scan->to[scan->current] - scan->from[scan->current] <= KEEP_MESSAGES;
+}
+
 /* Nothing of the partition is here: let go of what has been read, take what has come, or wait for it. */
 static void
 scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 to)
@@ -199,7 +211,7 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 	KafkaReader *reader = scan->reader;
 	int64 until = 0;
 
-	if (partition->count > KEEP_MESSAGES || partition->bytes > KEEP_BYTES)
+	if (!scan_keeps_read(scan, partition))
 		kafka_window_trim(reader, partition, scan->cursor);
 	for (;;)
 	{
@@ -233,6 +245,19 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 		}
 		kafka_client_poll(reader->client);
 		kafka_client_wait(reader->client, WAIT_SLICE_MS);
+	}
+}
+
+/* Bytes another processor wrote: asked for while the rows before them are decoded. */
+static inline void
+scan_look_ahead(KafkaPartition *partition, int index)
+{
+	if (index + LOOK_AHEAD < partition->head + partition->count)
+	{
+		const char *payload = partition->messages[index + LOOK_AHEAD]->payload;
+
+		__builtin_prefetch(payload);
+		__builtin_prefetch(payload + 64);
 	}
 }
 
@@ -274,6 +299,7 @@ scan_message(KafkaScan *scan, SourceScan *base)
 			{
 				rd_kafka_message_t *message = partition->messages[index];
 
+				scan_look_ahead(partition, index);
 				if (message->offset < to)
 				{
 					scan->cursor = message->offset + 1;

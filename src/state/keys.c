@@ -111,14 +111,24 @@ is_plain(Datum value)
 	return !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && !VARATT_IS_COMPRESSED(DatumGetPointer(value));
 }
 
-/* Of a process's own, so it may be quick: eight bytes a step, the last ones perhaps twice. */
+/* Of a process's own, so it may be quick: two lanes of eight bytes a step, the last bytes perhaps twice. */
 static inline uint32
 hash_image(const char *bytes, Size length)
 {
 	const uint64 prime = UINT64CONST(0x9E3779B97F4A7C15);
-	uint64 hash = length * prime, word = 0;
+	uint64 hash = length * prime, other = prime, word = 0, second;
+	Size at = 0;
 
-	for (Size at = 0; at + 8 <= length; at += 8)
+	for (; at + 16 <= length; at += 16)
+	{
+		memcpy(&word, bytes + at, 8);
+		memcpy(&second, bytes + at + 8, 8);
+		hash = (hash ^ word) * prime;
+		hash ^= hash >> 32;
+		other = (other ^ second) * prime;
+		other ^= other >> 32;
+	}
+	if (at + 8 <= length)
 	{
 		memcpy(&word, bytes + at, 8);
 		hash = (hash ^ word) * prime;
@@ -128,7 +138,7 @@ hash_image(const char *bytes, Size length)
 		memcpy(&word, bytes + length - 8, 8);
 	else
 		memcpy(&word, bytes, length);
-	hash = (hash ^ word) * prime;
+	hash = (hash ^ other ^ word) * prime;
 	return (uint32) (hash ^ (hash >> 32));
 }
 

@@ -12,11 +12,11 @@
 
 #define WINDOW_SIZE (sizeof(RangeType) + 2 * sizeof(int64) + 1)
 
-/* How far at lies behind the last multiple of size counted from origin. Remainders first: the difference of two instants may overflow. */
+/* How far at lies behind the last multiple of size counted from origin; phase: origin % size. Remainders first: the difference of two instants may overflow. */
 static bool
-distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
+distance_behind(int64 at, int64 size, int64 phase, int64 *rest)
 {
-	if (pg_sub_s64_overflow(at % size, origin % size, rest))
+	if (pg_sub_s64_overflow(at % size, phase, rest))
 		return false;
 	if (*rest < 0)
 		*rest += size;
@@ -28,11 +28,11 @@ distance_behind(int64 at, int64 size, int64 origin, int64 *rest)
 }
 
 static bool
-window_find(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
+window_find(int64 at, int64 size, int64 origin, int64 phase, int64 *start, int64 *end)
 {
 	int64 behind;
 
-	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, origin, &behind) &&
+	return !TIMESTAMP_NOT_FINITE(at) && !TIMESTAMP_NOT_FINITE(origin) && distance_behind(at, size, phase, &behind) &&
 		!pg_sub_s64_overflow(at, behind, start) && !pg_add_s64_overflow(*start, size, end) &&
 		IS_VALID_TIMESTAMP(*start) && IS_VALID_TIMESTAMP(*end);
 }
@@ -41,15 +41,19 @@ window_find(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
 bool
 window_bounds(int64 at, int64 size, int64 origin, int64 *start, int64 *end)
 {
-	static int64 last_size = 0, last_origin, last_start, last_end;
+	static int64 last_size = 0, last_origin, phase, last_start, last_end;
 
-	if (size != last_size || origin != last_origin || at < last_start || at >= last_end)
+	if (size != last_size || origin != last_origin)
 	{
-		last_size = 0;
-		if (!window_find(at, size, origin, &last_start, &last_end))
-			return false;
+		phase = origin % size;
 		last_size = size;
 		last_origin = origin;
+		last_start = last_end = 0;
+	}
+	if ((at < last_start || at >= last_end) && !window_find(at, size, origin, phase, &last_start, &last_end))
+	{
+		last_start = last_end = 0;
+		return false;
 	}
 	*start = last_start;
 	*end = last_end;
