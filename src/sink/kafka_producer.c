@@ -90,7 +90,8 @@ producer_make(const ProducerConfig *config)
 static void
 producer_connect(KafkaProducer *producer)
 {
-	static const KafkaSetting defaults[] = {{"linger.ms", "1"},
+	/* A batch's messages come all at once and are waited for: company comes by itself while the first are on their way. */
+	static const KafkaSetting defaults[] = {{"linger.ms", "0"},
 											{"partitioner", "murmur2_random"}, /* as Kafka's own clients: the same key, the same partition */
 											{"queue.buffering.max.kbytes", "65536"},
 											{"reconnect.backoff.max.ms", "2000"},

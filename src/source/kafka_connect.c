@@ -65,7 +65,8 @@ static void
 client_open(KafkaReader *reader, int partitions)
 {
 	char messages[32], kbytes[32], fetch[32];
-	KafkaSetting defaults[] = {{"fetch.wait.max.ms", "10"},
+	/* Brokers answer a waiting fetch as soon as data comes; but what else they are asked over that connection waits behind it. */
+	KafkaSetting defaults[] = {{"fetch.wait.max.ms", "100"},
 							   {"queued.min.messages", messages},
 							   {"queued.max.messages.kbytes", kbytes},
 							   {"fetch.message.max.bytes", fetch},
