@@ -184,6 +184,26 @@ jsonb_of_text(const char *text)
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
 }
 
+/* An object that begins with the operator's name; to be ended with what this returns. */
+static int
+object_begin(StringInfo out, const char *operator)
+{
+	int guc_level = pin_settings();
+
+	initStringInfo(out);
+	appendStringInfoChar(out, '{');
+	write_member(out, "operator", operator);
+	return guc_level;
+}
+
+static Jsonb *
+object_end(StringInfo out, int guc_level)
+{
+	appendStringInfoChar(out, '}');
+	AtEOXact_GUC(true, guc_level);
+	return jsonb_of_text(out->data);
+}
+
 static void
 write_typed(StringInfo out, Compile *c, Level *level, Node *expr)
 {
@@ -212,17 +232,12 @@ write_columns(StringInfo out, Compile *c, Level *level, const char *member, List
 Jsonb *
 signature_of_distinct(Compile *c, Level *level, DedupSpec *spec, List *keys)
 {
-	int guc_level = pin_settings();
 	StringInfoData out;
+	int guc_level = object_begin(&out, spec->base.ops->name);
 
-	initStringInfo(&out);
-	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfo(&out, ", \"watermark\": %s, \"within\": %s", spec->base.has_watermark ? "true" : "false", spec->within >= 0 ? "true" : "false");
 	write_columns(&out, c, level, "keys", keys);
-	appendStringInfoChar(&out, '}');
-	AtEOXact_GUC(true, guc_level);
-	return jsonb_of_text(out.data);
+	return object_end(&out, guc_level);
 }
 
 /* Rows with a NULL key are stored or not by it. Only where there is such a key: signatures saved before there were any stay as they are. */
@@ -242,12 +257,9 @@ Jsonb *
 signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List *payload[2])
 {
 	static const char *const types[] = {"inner", "left", "right", "full", "semi"};
-	int guc_level = pin_settings();
 	StringInfoData out;
+	int guc_level = object_begin(&out, spec->base.ops->name);
 
-	initStringInfo(&out);
-	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfoString(&out, ", ");
 	write_member(&out, "type", types[spec->type]);
 	write_columns(&out, c, level, "keys", keys[0]);
@@ -255,21 +267,16 @@ signature_of_join(Compile *c, Level *level, JoinSpec *spec, List *keys[2], List 
 	write_columns(&out, c, level, "columns", payload[0]);
 	write_columns(&out, c, level, "right_columns", payload[1]);
 	write_nulls_match(&out, spec);
-	appendStringInfoChar(&out, '}');
-	AtEOXact_GUC(true, guc_level);
-	return jsonb_of_text(out.data);
+	return object_end(&out, guc_level);
 }
 
 /* A smaller n would leave rows in the target that nobody takes back, a larger one lack rows long dropped. */
 Jsonb *
 signature_of_best(Compile *c, Level *level, BestSpec *spec, List *keys, List *kept)
 {
-	int guc_level = pin_settings();
 	StringInfoData out;
+	int guc_level = object_begin(&out, spec->base.ops->name);
 
-	initStringInfo(&out);
-	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfo(&out, ", \"watermark\": %s, \"rows\": " INT64_FORMAT, spec->base.has_watermark ? "true" : "false", spec->count);
 	write_columns(&out, c, level, "keys", keys);
 	write_columns(&out, c, level, "columns", kept);
@@ -282,9 +289,8 @@ signature_of_best(Compile *c, Level *level, BestSpec *spec, List *keys, List *ke
 		write_member(&out, "operator", format_operator_qualified(spec->sort_operators[i]));
 		appendStringInfo(&out, ", \"nulls_first\": %s}", spec->nulls_first[i] ? "true" : "false");
 	}
-	appendStringInfoString(&out, "]}");
-	AtEOXact_GUC(true, guc_level);
-	return jsonb_of_text(out.data);
+	appendStringInfoString(&out, "]");
+	return object_end(&out, guc_level);
 }
 
 /* The number itself may change: state is how many rows have gone through. */
@@ -294,17 +300,15 @@ signature_of_limit(LimitSpec *spec)
 	return jsonb_of_text(psprintf("{\"operator\": \"%s\"}", spec->base.ops->name));
 }
 
+/* Panes are no windows, though both operators bear one name. */
 Jsonb *
 signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys)
 {
-	int guc_level = pin_settings();
 	StringInfoData out;
+	int guc_level = object_begin(&out, spec->base.ops->name);
 	ListCell *lc;
 
-	initStringInfo(&out);
-	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops->name);
-	appendStringInfo(&out, ", \"watermark\": %s%s", spec->base.has_watermark ? "true" : "false", spec->base.ops == &hop_operator ? ", \"panes\": true" : "");
+	appendStringInfo(&out, ", \"watermark\": %s%s", spec->base.has_watermark ? "true" : "false", spec->combines ? ", \"panes\": true" : "");
 	write_columns(&out, c, level, "keys", keys);
 	appendStringInfoString(&out, ", \"aggregates\": [");
 	foreach (lc, spec->calls)
@@ -318,22 +322,18 @@ signature_of_aggregate(Compile *c, Level *level, AggregateSpec *spec, List *keys
 		write_member(&out, "function", format_procedure_qualified(aggref->aggfnoid));
 		appendStringInfoChar(&out, '}');
 	}
-	appendStringInfoString(&out, "]}");
-	AtEOXact_GUC(true, guc_level);
-	return jsonb_of_text(out.data);
+	appendStringInfoString(&out, "]");
+	return object_end(&out, guc_level);
 }
 
 /* Which processor it is may change, and so may its code and its TTLs; what it keeps under which key may not. */
 Jsonb *
 signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys)
 {
-	int guc_level = pin_settings();
 	StringInfoData out;
+	int guc_level = object_begin(&out, spec->base.ops->name);
 	ListCell *lc;
 
-	initStringInfo(&out);
-	appendStringInfoChar(&out, '{');
-	write_member(&out, "operator", spec->base.ops->name);
 	appendStringInfoString(&out, ", ");
 	write_member(&out, "processor", spec->processor->name);
 	appendStringInfoString(&out, ", ");
@@ -356,9 +356,8 @@ signature_of_transform(Compile *c, Level *level, TransformSpec *spec, List *keys
 		appendStringInfoString(&out, spec->processor->variables ? ", " : "");
 		write_member(&out, PROCESSOR_TIMERS, "timers");
 	}
-	appendStringInfoString(&out, "}}");
-	AtEOXact_GUC(true, guc_level);
-	return jsonb_of_text(out.data);
+	appendStringInfoString(&out, "}");
+	return object_end(&out, guc_level);
 }
 
 Jsonb *

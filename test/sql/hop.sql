@@ -84,6 +84,12 @@ SELECT stream.alter_query('closing', 'SELECT k, stream.hop(ts, ''30 seconds'', '
 SELECT stream.alter_query('closing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n, sum(v ORDER BY id) AS s FROM reading GROUP BY k, w');
 SELECT stream.drop_query('closing');
 
+-- Neither where the window is the only key, and new aggregates are welcome: windows are not made of panes afterwards.
+SELECT stream.create_query('alone', 'SELECT stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n FROM reading GROUP BY w', stream.to_table('alone'), 'update', start => false) > 0 AS created;
+CALL stream.process_all_available('alone');
+SELECT stream.alter_query('alone', 'SELECT stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n, array_agg(v) AS vs FROM reading GROUP BY w', stream.to_table('alone_on'), new_aggregates => true);
+SELECT stream.drop_query('alone');
+
 -- New aggregates over windows that are open; other triggers.
 SELECT stream.create_query('flowing', 'SELECT k, stream.hop(ts, ''30 seconds'', ''10 seconds'') AS w, count(*) AS n FROM reading GROUP BY k, w', stream.to_table('flowed'), 'update',
     trigger => stream.real_time('1 hour'), start => false) > 0 AS created;
