@@ -413,7 +413,6 @@ stream_reset_query(PG_FUNCTION_ARGS)
 {
 	StreamQuery *query = query_argument_stopped(fcinfo, 0);
 	OwnerScope scope;
-	QueryRun run;
 
 	(void) query_lock_housekeeping(query->id, true);
 	logs_truncate(query->id);
@@ -427,14 +426,7 @@ stream_reset_query(PG_FUNCTION_ARGS)
 	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
 	query->incarnation++;
 	query_update(query);
-	query_run_load(query->id, &run);
-	if (run.exists)
-	{
-		run.status = "stopped";
-		run.error = run.sqlstate = NULL;
-		run.failures = 0;
-		query_run_store(query->id, &run);
-	}
+	query_run_forgive(query->id);
 	PG_RETURN_VOID();
 }
 

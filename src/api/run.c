@@ -253,7 +253,6 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 	CommitEntry commit = {.batch_id = -1, .next_watermark = DT_NOBEGIN};
 	OffsetEntry entry;
 	OwnerScope scope;
-	QueryRun run;
 
 	if (!commit_log_last(query->id, &commit))
 		commit.watermarks = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
@@ -268,13 +267,6 @@ stream_skip_batch(PG_FUNCTION_ARGS)
 	commit.batch_id = batch_id;
 	commit_log_add(query->id, &commit);
 	progress_add(query->id, batch_id, skipped_progress(query, batch_id));
-	query_run_load(query->id, &run);
-	if (run.exists)
-	{
-		run.status = "stopped";
-		run.error = run.sqlstate = NULL;
-		run.failures = 0;
-		query_run_store(query->id, &run);
-	}
+	query_run_forgive(query->id);
 	PG_RETURN_VOID();
 }

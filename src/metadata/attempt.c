@@ -56,7 +56,7 @@ attempt_set(Attempt *attempt, int column, Datum value)
 	attempt->n[column] = false;
 }
 
-/* What the failure was about: the batch that is logged and not committed, and its range: {source: {"from": position, "to": position}}. */
+/* What the failure was about: the batch that is logged and not committed, and its range: {"from": {source: position}, "to": {source: position}}. */
 static void
 attempt_set_batch(Attempt *attempt, int64 query_id)
 {

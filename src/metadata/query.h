@@ -125,6 +125,8 @@ typedef struct QueryRun
 extern void query_run_load(int64 query_id, QueryRun *run);
 /* Writes the row (insert or update); NULL run_id keeps, status must be one of the eight. C table access. */
 extern void query_run_store(int64 query_id, const QueryRun *run);
+/* What it failed at is mended: stopped, and no failure is held against it. */
+extern void query_run_forgive(int64 query_id);
 typedef struct RunEntry
 {
 	int64 query_id;

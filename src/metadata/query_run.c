@@ -87,6 +87,20 @@ query_run_store(int64 query_id, const QueryRun *run)
 	heap_scan_end(scan);
 }
 
+void
+query_run_forgive(int64 query_id)
+{
+	QueryRun run;
+
+	query_run_load(query_id, &run);
+	if (!run.exists)
+		return;
+	run.status = "stopped";
+	run.error = run.sqlstate = NULL;
+	run.failures = 0;
+	query_run_store(query_id, &run);
+}
+
 List *
 query_runs(bool only_wanted)
 {

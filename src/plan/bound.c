@@ -130,14 +130,6 @@ read_comparison(Node *condition, Comparison *result)
 	return true;
 }
 
-static bool
-is_over(Node *expr, Bitmapset *rtes)
-{
-	Bitmapset *used = pull_varnos(NULL, expr);
-
-	return !bms_is_empty(used) && bms_is_subset(used, rtes);
-}
-
 /* From one condition: how long rows of `side` can find a match, by the event time of the other side. */
 TimeBound *
 bound_from_condition(Compile *c, Level *level, Node *condition, Bitmapset *side, Bitmapset *other)
@@ -148,7 +140,7 @@ bound_from_condition(Compile *c, Level *level, Node *condition, Bitmapset *side,
 	TimeBound *bound;
 	Expr *latest;
 
-	if (!read_comparison(condition, &compared) || !is_over(compared.earlier, other) || !is_over(compared.later, side))
+	if (!read_comparison(condition, &compared) || !tree_is_over(compared.earlier, other) || !tree_is_over(compared.later, side))
 		return NULL;
 	far = peel(compared.earlier);
 	lineage = lineage_of(c, level, far.base);

@@ -207,12 +207,27 @@ cut_closing_keys(Compile *c, List *keys, Lineage *lineages)
 	return result;
 }
 
+/* The least of some timestamptz. */
+Expr *
+cut_first_time(List *times)
+{
+	MinMaxExpr *least;
+
+	if (list_length(times) == 1)
+		return linitial(times);
+	least = makeNode(MinMaxExpr);
+	least->minmaxtype = TIMESTAMPTZOID;
+	least->op = IS_LEAST;
+	least->args = times;
+	least->location = -1;
+	return (Expr *) least;
+}
+
 /* When nothing more can come for a row's keys: at the first of their ends. `columns`: the keys are columns 1… of the FROM item 1 already. */
 Expr *
 cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool columns)
 {
 	List *parts = NIL;
-	MinMaxExpr *least;
 	ListCell *lc;
 
 	foreach (lc, closing)
@@ -225,14 +240,7 @@ cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool column
 		parts = list_append_unique(parts, !columns && lineage->direct ? copyObject(lineage->direct) :
 																		  lineage_apply(lineage->closes, (Expr *) key));
 	}
-	if (list_length(parts) == 1)
-		return linitial(parts);
-	least = makeNode(MinMaxExpr);
-	least->minmaxtype = TIMESTAMPTZOID;
-	least->op = IS_LEAST;
-	least->args = parts;
-	least->location = -1;
-	return (Expr *) least;
+	return cut_first_time(parts);
 }
 
 /* ---- the operator's output ---- */

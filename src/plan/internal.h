@@ -117,6 +117,7 @@ extern List *tree_origins(Level *level, Var *var); /* Origin: several for UNION 
 extern List *tree_output_origins(Level *level, AttrNumber resno); /* the same for a column of the level's SELECT list */
 extern RangeTblEntry *tree_var_rte(Level *level, Var *var, Level **at);
 extern List *tree_conjuncts(Node *quals); /* what stands under AND, however nested */
+extern bool tree_is_over(Node *expr, Bitmapset *rtes); /* columns of these FROM items, and of no others */
 extern bool tree_streams_below(Query *query, Node *jointree_node);
 extern void tree_drop_unused_ctes(Query *query);
 extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
@@ -143,6 +144,7 @@ extern Var *cut_output_var(Node *expr, int attno, int depth);
 extern Query *cut_make_input(Compile *c, Level *level, List *columns);
 extern Query *cut_wrap_input(Query *input, bool fenced);
 extern List *cut_closing_keys(Compile *c, List *keys, Lineage *lineages);
+extern Expr *cut_first_time(List *times);
 extern Expr *cut_closing_expression(List *keys, Lineage *lineages, List *closing, bool columns);
 extern RangeTblEntry *cut_output_relation(OperatorSpec *spec);
 extern void cut_read_output(Query *query, OperatorSpec *spec, Node *qual);

@@ -166,19 +166,11 @@ static Expr *
 expires_expression(List *bounds)
 {
 	List *parts = NIL;
-	MinMaxExpr *least;
 	ListCell *lc;
 
 	foreach (lc, bounds)
 		parts = list_append_unique(parts, ((TimeBound *) lfirst(lc))->expires);
-	if (list_length(parts) == 1)
-		return linitial(parts);
-	least = makeNode(MinMaxExpr);
-	least->minmaxtype = TIMESTAMPTZOID;
-	least->op = IS_LEAST;
-	least->args = parts;
-	least->location = -1;
-	return (Expr *) least;
+	return cut_first_time(parts);
 }
 
 static Query *

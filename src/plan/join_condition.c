@@ -59,14 +59,6 @@ key_operator(OpExpr *op, Node **left, Node **right, Oid *equality)
 }
 
 static bool
-is_over(Node *expr, Bitmapset *rtes)
-{
-	Bitmapset *used = pull_varnos(NULL, expr);
-
-	return !bms_is_empty(used) && bms_is_subset(used, rtes);
-}
-
-static bool
 take_key(JoinCut *join, Node *condition)
 {
 	bool nulls_match = is_notclause(condition) && IsA(get_notclausearg(condition), DistinctExpr); /* IS NOT DISTINCT FROM */
@@ -78,14 +70,14 @@ take_key(JoinCut *join, Node *condition)
 		return false;
 	left = copyObject(linitial(op->args));
 	right = copyObject(lsecond(op->args));
-	if (is_over(left, join->sides[1].rtes) && is_over(right, join->sides[0].rtes))
+	if (tree_is_over(left, join->sides[1].rtes) && tree_is_over(right, join->sides[0].rtes))
 	{
 		Node *swap = left;
 
 		left = right;
 		right = swap;
 	}
-	if (!is_over(left, join->sides[0].rtes) || !is_over(right, join->sides[1].rtes) || !key_operator(op, &left, &right, &equality))
+	if (!tree_is_over(left, join->sides[0].rtes) || !tree_is_over(right, join->sides[1].rtes) || !key_operator(op, &left, &right, &equality))
 		return false;
 	join->sides[0].keys = lappend(join->sides[0].keys, left);
 	join->sides[1].keys = lappend(join->sides[1].keys, right);

@@ -151,6 +151,14 @@ tree_conjuncts(Node *quals)
 }
 
 bool
+tree_is_over(Node *expr, Bitmapset *rtes)
+{
+	Bitmapset *used = pull_varnos(NULL, expr);
+
+	return !bms_is_empty(used) && bms_is_subset(used, rtes);
+}
+
+bool
 tree_streams_below(Query *query, Node *node)
 {
 	List *streams = NIL;

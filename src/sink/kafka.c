@@ -107,17 +107,6 @@ options_read(SinkDef *def)
 	return options;
 }
 
-static bool
-has_option(List *options, const char *name)
-{
-	ListCell *lc;
-
-	foreach (lc, options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
-			return true;
-	return false;
-}
-
 /* The server's options, the user's secrets and the sink's own, as the current user may use them. */
 static List *
 connection_properties(SinkDef *def, KafkaSinkOptions *options)
@@ -136,7 +125,7 @@ connection_properties(SinkDef *def, KafkaSinkOptions *options)
 						errdetail("There the sink itself chooses which brokers to talk to."),
 						errhint("Make a server of its own (CREATE SERVER … FOREIGN DATA WRAPPER " WRAPPER ") with its user mapping.")));
 	all = list_concat(list_concat(list_copy(server->options), secrets), options->properties);
-	if (!has_option(all, "bootstrap.servers"))
+	if (option_list_get(all, "bootstrap.servers") == NULL)
 		ereport(ERROR, (errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("%s has no option \"bootstrap.servers\"", sink_owner(def)),
 						errhint("Set it on the server, or on the sink when that uses the built-in server.")));
 	return all;

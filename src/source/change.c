@@ -35,7 +35,7 @@ static char *
 changes_prepare(const char *name, List *options, const char *columns)
 {
 	Oid relid = table_named(name, options);
-	char *op = table_options_get(options, "op_column");
+	char *op = option_list_get(options, "op_column");
 
 	if (columns)
 		return pstrdup(columns);

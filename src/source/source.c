@@ -69,21 +69,6 @@ source_is_stream(Oid relid)
 	return get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE && source_ops_of(GetForeignServer(GetForeignTable(relid)->serverid)) != NULL;
 }
 
-static char *
-option_value(List *options, const char *name)
-{
-	ListCell *lc;
-
-	foreach (lc, options)
-	{
-		DefElem *def = lfirst_node(DefElem, lc);
-
-		if (strcmp(def->defname, name) == 0)
-			return defGetString(def);
-	}
-	return NULL;
-}
-
 void
 source_parse_options(SourceDef *def, void *target, char **format, char **timestamp_unit)
 {
@@ -126,8 +111,8 @@ source_position_of(int64 n)
 static void
 source_find_event_time(SourceDef *def)
 {
-	char *column = option_value(def->table_options, "event_time");
-	char *delay = option_value(def->table_options, "watermark_delay");
+	char *column = option_list_get(def->table_options, "event_time");
+	char *delay = option_list_get(def->table_options, "watermark_delay");
 
 	def->watermark_delay = -1;
 	if (column == NULL)
@@ -183,12 +168,12 @@ source_load(Oid relid)
 	def->table_options = table->options;
 	def->server_options = server->options;
 	def->user_options = user_mapping_options(server->serverid);
-	def->on_bad_row = bad_row_policy(option_value(def->table_options, "on_bad_row"));
+	def->on_bad_row = bad_row_policy(option_list_get(def->table_options, "on_bad_row"));
 	def->paths = palloc0(sizeof(char *) * Max(def->desc->natts, 1));
 	for (int i = 0; i < def->desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(def->desc, i);
-		char *path = att->attisdropped ? NULL : option_value(GetForeignColumnOptions(relid, att->attnum), "path");
+		char *path = att->attisdropped ? NULL : option_list_get(GetForeignColumnOptions(relid, att->attnum), "path");
 
 		if (!att->attisdropped)
 			def->paths[i] = path ? path : pstrdup(NameStr(att->attname));

@@ -62,7 +62,7 @@ table_columns(Oid relid)
 Oid
 table_named(const char *name, List *options)
 {
-	char *table = table_options_get(options, "table");
+	char *table = option_list_get(options, "table");
 	Oid relid;
 	ListCell *lc;
 
@@ -111,7 +111,7 @@ table_check_column(SourceDef *def, Oid relid, Form_pg_attribute att)
 Oid
 table_of_def(SourceDef *def)
 {
-	char *table = table_options_get(def->table_options, "table");
+	char *table = option_list_get(def->table_options, "table");
 
 	if (table == NULL)
 		ereport(ERROR, (errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("source %s needs the option \"table\"", def->name)));

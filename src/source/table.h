@@ -110,6 +110,5 @@ extern char *table_full_name(Oid relid);
 extern Oid table_by_name(const char *name, bool missing_ok); /* without looking at privileges: the source's owner has them or not */
 extern Oid table_of_source(Oid source, const char *name); /* by name, or where the table has been renamed by dependency */
 extern bool table_is_owned(Oid relid, Oid source); /* by the source's owner */
-extern char *table_options_get(List *options, const char *name);
 
 #endif

@@ -18,13 +18,13 @@
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "util/compat.h"
+#include "util/options.h"
 #include "util/wakeup.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -263,25 +263,14 @@ table_is_owned(Oid relid, Oid source)
 	return OidIsValid(owner) && pg_class_ownercheck(relid, owner);
 }
 
-char *
-table_options_get(List *options, const char *name)
-{
-	ListCell *lc;
-
-	foreach (lc, options)
-		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
-			return defGetString(lfirst_node(DefElem, lc));
-	return NULL;
-}
-
 /* ---- strict_append ---- */
 
 static bool
 is_strict_source_of(Oid foreign, Oid relid)
 {
 	ForeignTable *table = GetForeignTable(foreign);
-	char *name = table_options_get(table->options, "table");
-	char *strict = table_options_get(table->options, "strict_append");
+	char *name = option_list_get(table->options, "table");
+	char *strict = option_list_get(table->options, "strict_append");
 	Oid base;
 	bool on;
 

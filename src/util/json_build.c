@@ -11,23 +11,6 @@
 #include "utils/timestamp.h"
 
 static void
-json_push(JsonBuild *b, const char *key, JsonbValue *value)
-{
-	if (key)
-	{
-		JsonbValue k;
-
-		k.type = jbvString;
-		k.val.string.val = unconstify(char *, key);
-		k.val.string.len = strlen(key);
-		b->result = pushJsonbValue(&b->state, WJB_KEY, &k);
-		b->result = pushJsonbValue(&b->state, WJB_VALUE, value);
-	}
-	else
-		b->result = pushJsonbValue(&b->state, WJB_ELEM, value);
-}
-
-static void
 json_push_key(JsonBuild *b, const char *key)
 {
 	if (key)
@@ -39,6 +22,13 @@ json_push_key(JsonBuild *b, const char *key)
 		k.val.string.len = strlen(key);
 		pushJsonbValue(&b->state, WJB_KEY, &k);
 	}
+}
+
+static void
+json_push(JsonBuild *b, const char *key, JsonbValue *value)
+{
+	json_push_key(b, key);
+	b->result = pushJsonbValue(&b->state, key ? WJB_VALUE : WJB_ELEM, value);
 }
 
 void

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 
+#include "commands/defrem.h"
 #include "lib/stringinfo.h"
 #include "util/closest.h"
 #include "utils/builtins.h"
@@ -20,6 +21,17 @@ option_find(const OptionDef *defs, const char *name)
 	for (; defs->name; defs++)
 		if (strcmp(defs->name, name) == 0)
 			return defs;
+	return NULL;
+}
+
+char *
+option_list_get(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach (lc, options)
+		if (strcmp(lfirst_node(DefElem, lc)->defname, name) == 0)
+			return defGetString(lfirst_node(DefElem, lc));
 	return NULL;
 }
 

@@ -35,6 +35,9 @@ extern void options_parse_jsonb(const OptionDef *defs, Jsonb *options, void *tar
 /* One option given as text (FDW options). Returns false when the table has no such name. */
 extern bool options_parse_text(const OptionDef *defs, const char *name, const char *value, void *target, const char *owner);
 
+/* One of a list of DefElem, as text; NULL: it is not there. */
+extern char *option_list_get(List *options, const char *name);
+
 /* "a, b, c": the names in the table, for error hints. */
 extern char *options_names(const OptionDef *defs);
 
