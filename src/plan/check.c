@@ -87,12 +87,12 @@ check_clauses(Compile *c, Query *query)
 }
 
 static void
-check_limit(Compile *c, Query *query)
+check_limit(Compile *c, Query *query, bool below_aggregate)
 {
-	if (c->mode == OUTPUT_APPEND || (c->mode == OUTPUT_COMPLETE && query_is_aggregated(query)))
+	if (c->mode == OUTPUT_APPEND || (c->mode == OUTPUT_COMPLETE && (query_is_aggregated(query) || below_aggregate)))
 		return;
 	ereport(ERROR, (errcode(REFUSE), errmsg("LIMIT over a stream is not supported in output mode %s", output_mode_name(c->mode)),
-					errhint("Use output mode append, or output mode complete after an aggregate."),
+					errhint("Use output mode append, or output mode complete beside an aggregate."),
 					check_position(c, exprLocation(query->limitCount))));
 }
 
@@ -348,7 +348,7 @@ check_level(Compile *c, Query *query, bool below_aggregate)
 	if (query->distinctClause)
 		check_distinct(c, query, below_aggregate);
 	if (query->limitCount)
-		check_limit(c, query);
+		check_limit(c, query, below_aggregate);
 	if (query->sortClause)
 		check_order(c, query);
 }

@@ -25,6 +25,7 @@ cut_add_stage(Compile *c, Query *query, int feeds, int input)
 void
 cut_query(Compile *c, Level *level)
 {
+	bool limits_result = c->mode == OUTPUT_COMPLETE && query_is_aggregated(level->query); /* Postgres's own LIMIT, anew in each batch */
 	ListCell *lc;
 
 	if (!query_streams(level->query))
@@ -51,7 +52,7 @@ cut_query(Compile *c, Level *level)
 		cut_best(c, level);
 	else if (level->query->distinctClause)
 		cut_distinct(c, level);
-	if (level->query->limitCount && c->mode != OUTPUT_COMPLETE)
+	if (level->query->limitCount && !limits_result)
 		cut_limit(c, level);
 }
 

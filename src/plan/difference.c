@@ -75,6 +75,47 @@ same_value(JsonbValue *a, JsonbValue *b)
 	return compareJsonbContainers(&ja->root, &jb->root) == 0;
 }
 
+/* ---- keys ---- */
+
+static bool
+has_columns(JsonbContainer *expression)
+{
+	JsonbIterator *it = JsonbIteratorInit(expression);
+	JsonbValue value;
+	JsonbIteratorToken token;
+
+	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
+		if (token == WJB_KEY && value.val.string.len == 2 && memcmp(value.val.string.val, "of", 2) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * A key that is the same for all rows, such as a name the query gives itself, may change: groups from before keep theirs. Only a single one: keys have no
+ * names to tell two such apart by.
+ */
+static bool
+same_keys(JsonbContainer *a, JsonbContainer *b)
+{
+	int constants = 0, changed = 0;
+
+	if (JsonContainerSize(a) != JsonContainerSize(b))
+		return false;
+	for (uint32 i = 0; i < JsonContainerSize(a); i++)
+	{
+		JsonbValue *x = getIthJsonbValueFromContainer(a, i), *y = getIthJsonbValueFromContainer(b, i);
+		bool constant = !has_columns(x->val.binary.data) && !has_columns(y->val.binary.data);
+
+		constants += constant;
+		if (same_value(x, y))
+			continue;
+		if (!constant || !same_member(x->val.binary.data, y->val.binary.data, "type"))
+			return false;
+		changed++;
+	}
+	return changed == 0 || constants == 1;
+}
+
 /* ---- in words ---- */
 
 static void write_value(StringInfo out, JsonbValue *value);
@@ -164,7 +205,29 @@ member_fits(JsonbContainer *saved, JsonbContainer *now, const char *name)
 		return a == b;
 	if (strcmp(name, "variables") == 0)
 		return covers(a->val.binary.data, b->val.binary.data);
+	if (strcmp(name, "keys") == 0 && member(saved, "right_keys") == NULL)
+		return same_keys(a->val.binary.data, b->val.binary.data);
 	return same_value(a, b);
+}
+
+static bool
+all_members_fit(JsonbContainer *saved, JsonbContainer *now)
+{
+	JsonbIterator *it = JsonbIteratorInit(saved);
+	JsonbValue key;
+	JsonbIteratorToken token = JsonbIteratorNext(&it, &key, false);
+
+	if (JsonContainerSize(saved) != JsonContainerSize(now))
+		return false;
+	while ((token = JsonbIteratorNext(&it, &key, true)) == WJB_KEY)
+	{
+		JsonbValue value;
+
+		if (!member_fits(saved, now, pnstrdup(key.val.string.val, key.val.string.len)))
+			return false;
+		(void) JsonbIteratorNext(&it, &value, true);
+	}
+	return true;
 }
 
 static bool
@@ -173,7 +236,7 @@ operator_fits(JsonbValue *saved, JsonbValue *now)
 	static const char *const members[] = {"operator", "keys", "time_mode", "variables"};
 
 	if (!member(saved->val.binary.data, "processor"))
-		return same_value(saved, now);
+		return all_members_fit(saved->val.binary.data, now->val.binary.data);
 	for (int m = 0; m < lengthof(members); m++)
 		if (!member_fits(saved->val.binary.data, now->val.binary.data, members[m]))
 			return false;

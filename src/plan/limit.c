@@ -1,4 +1,4 @@
-/* limit.c: takes LIMIT out of a level in append mode: the first n rows of the query's life go through. */
+/* limit.c: takes LIMIT out of a level whose rows are final: the first n rows of the query's life go through. */
 #include "plan/internal.h"
 
 #include "catalog/pg_type.h"
