@@ -226,7 +226,6 @@ conf_build(KafkaRole role, const char *owner, const KafkaSetting *defaults, List
 	/* Ours: errors as events, log lines on the same queue, no callback. */
 	conf_apply(conf, owner, "log.queue", "true");
 	conf_apply(conf, owner, "log_level", "4");
-	conf_apply(conf, owner, "log.connection.close", "false");
 	for (; defaults && defaults->name; defaults++)
 		conf_apply(conf, owner, defaults->name, defaults->value);
 	foreach (cell, properties)
@@ -300,7 +299,8 @@ kafka_client_open(KafkaRole role, const char *owner, const KafkaSetting *default
 				strstr(error, "sasl.username")
 					? errhint("Put them into a user mapping of role \"%s\" (CREATE USER MAPPING).",
 							  GetUserNameFromId(GetUserId(), false))
-					: 0);
+				: strstr(error, "kerberos") ? errhint("Set \"sasl.mechanisms\" of the server to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
+											: 0);
 	}
 	for (int i = 0; i < DESCRIPTORS; i++)
 		ReserveExternalFD();
@@ -501,6 +501,20 @@ kafka_client_call(KafkaClient *client, KafkaCall *call, int timeout_ms)
 	client->call = NULL;
 	kafka_call_release(call);
 	return false;
+}
+
+/* librdkafka's words for it, as of 1.0 and later. */
+int
+kafka_complaint_hint(const char *complaint)
+{
+	if (strstr(complaint, "ssl.ca.location"))
+		return errhint("Put the certificate that signed the broker's, as PEM text, into option \"ssl.ca.pem\" of the server.");
+	if (strstr(complaint, "SSL listener"))
+		return errhint("Perhaps the brokers speak TLS at that address: set security.protocol of the server to \"ssl\", with a password \"sasl_ssl\".");
+	if (strstr(complaint, "PLAINTEXT broker listener"))
+		return errhint("Perhaps the brokers do not speak TLS at that address: use that of their TLS listener, or set security.protocol of the server to "
+					   "\"plaintext\", with a password \"sasl_plaintext\".");
+	return 0;
 }
 
 int

@@ -79,6 +79,9 @@ typedef struct KafkaCall
 extern bool kafka_client_call(KafkaClient *client, KafkaCall *call, int timeout_ms);
 extern void kafka_call_release(KafkaCall *call);
 
+/* For use inside ereport: the errhint that belongs to a complaint, if there is one. */
+extern int kafka_complaint_hint(const char *complaint);
+
 /* SQLSTATE for a librdkafka error code: away 08006, credentials 28000, no right 42501, no topic 42704, … */
 extern int kafka_sqlstate(int code);
 

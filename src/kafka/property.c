@@ -9,6 +9,7 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include "kafka/pem.h"
 #include "kafka/property.h"
 #include "lib/stringinfo.h"
 #include "util/closest.h"
@@ -254,6 +255,8 @@ kafka_property_check(const char *name, const char *value, int place)
 	if (strncmp(name, "sasl.mechanism", strlen("sasl.mechanism")) == 0)
 		check_mechanism(name, value);
 	property_try_value(property, value);
+	if (strcmp(name + strlen(name) - strlen(".pem"), ".pem") == 0)
+		pem_check(name, value);
 	return true;
 }
 

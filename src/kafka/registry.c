@@ -2,6 +2,7 @@
  * registry.c: GET url/schemas/ids/N → the schema's text, and before it the texts of the schemas it refers to.
  * Schemas never change under their number: they are kept. An unknown number is asked for again after a while: it may have been missed by a moment.
  */
+#include "kafka/pem.h"
 #include "kafka/registry.h"
 
 #include "commands/defrem.h"
@@ -110,6 +111,8 @@ registry_check_option(const char *name, const char *value, int place)
 				errhint("Install libcurl's development files (Debian: libcurl4-openssl-dev), then build and install the extension again."));
 	if (strcmp(name, "schema.registry.url") == 0)
 		check_url(value);
+	else if (strcmp(name, "schema.registry.ca.pem") == 0)
+		pem_check(name, value);
 	return true;
 }
 

@@ -142,7 +142,7 @@ report_error(KafkaProducer *producer, rd_kafka_resp_err_t code, const char *text
 					errdetail("%s.%s%s", text, *complaint ? " Last trouble: " : "", complaint),
 					code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
 						? errhint("Raise \"message.max.bytes\" on the server's options and \"max.message.bytes\" of the topic, or write smaller rows.")
-						: 0));
+						: kafka_complaint_hint(complaint)));
 }
 
 static void

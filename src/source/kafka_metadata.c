@@ -101,9 +101,7 @@ kafka_report_no_answer(KafkaReader *reader, rd_kafka_resp_err_t error)
 	ereport(ERROR, errcode(kafka_sqlstate(refused ? code : error)),
 			errmsg("source %s gets no answer from its Kafka brokers", reader->base.def->name),
 			errdetail("%s.%s%s", rd_kafka_err2str(error), *complaint ? " Last trouble: " : "", complaint),
-			strstr(complaint, "ssl.ca.location") ? errhint("Put the certificate that signed the broker's, as PEM text, "
-														   "into option \"ssl.ca.pem\" of the server.")
-												 : 0);
+			kafka_complaint_hint(complaint));
 }
 
 bool

@@ -83,9 +83,38 @@ FROM unnest('{plugin.library.paths,ssl.ca.location,sasl.kerberos.kinit.cmd,debug
 SELECT refused($$CREATE SERVER s FOREIGN DATA WRAPPER stream_kafka OPTIONS ("sasl.mechanisms" 'GSSAPI')$$);
 SELECT refused($$CREATE SERVER s FOREIGN DATA WRAPPER stream_kafka OPTIONS ("security.protocol" 'carrier_pigeon')$$);
 
+-- Certificates and keys are whole, or refused; a key is never shown
+CREATE FUNCTION pem(body text, label text DEFAULT 'CERTIFICATE', line_end text DEFAULT E'\n') RETURNS text LANGUAGE sql AS
+$$SELECT concat('-----BEGIN ', label, '-----', line_end, body, line_end, '-----END ', label, '-----', line_end)$$;
+CREATE FUNCTION certificate(value text, name text DEFAULT 'ssl.ca.pem') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    detail text;
+    hint text;
+BEGIN
+    EXECUTE format('CREATE SERVER pem FOREIGN DATA WRAPPER stream_kafka OPTIONS (%I %L)', CASE WHEN name ~ 'key' THEN 'ssl.ca.pem' ELSE name END, CASE WHEN name ~ 'key' THEN pem('MAMCAQE=') ELSE value END);
+    IF name ~ 'key' THEN
+        EXECUTE format('CREATE USER MAPPING FOR CURRENT_USER SERVER pem OPTIONS (%I %L)', name, value);
+    END IF;
+    DROP SERVER pem CASCADE;
+    RETURN 'accepted';
+EXCEPTION WHEN fdw_invalid_attribute_value THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN SQLERRM || ' / ' || detail || ' / ' || hint;
+END $$;
+SET client_min_messages = warning;
+SELECT certificate(pem('MAMCAQE=')), certificate(pem('MAMCAQE=', line_end => E'\r\n')), certificate(E'comment\n' || pem('MAMCAQE=') || pem(E'MAMC\nAQE=', 'TRUSTED CERTIFICATE')) AS several;
+SELECT certificate(pem('MIGEAoGB' || rpad('', 172, 'A'))) AS length_of_two_bytes, certificate(pem('MIIBBAKCAQA' || rpad('', 341, 'A'))) AS length_of_three;
+SELECT certificate(v) FROM unnest(ARRAY['pem', '', '/etc/ssl/ca.pem', pem('MAMCAQE=', 'PRIVATE KEY'), pem('MAMCAQE=', line_end => '\n'), pem('MAMCAQE=', line_end => ' '), '-----BEGIN CERTIFICATE',
+    replace(pem('MAMCAQE='), '-----END', '-----'), pem('MAMCAQE=') || E'-----BEGIN CERTIFICATE-----\n', replace(pem('MAMCAQE='), 'END CERTIFICATE', 'END KEY')]) v;
+SELECT v AS body, certificate(pem(v)) FROM unnest(ARRAY['MAMCAQ==', 'MAMCAQEA', 'AAMCAQE=', 'MAMC AQE=', 'MAMC*QE=', 'MA==', '', 'MIQAAAAA', 'MIE=']) v;
+SELECT label, certificate(pem('MAMCAQE=', label), 'ssl.key.pem') FROM unnest(ARRAY['PRIVATE KEY', 'ENCRYPTED PRIVATE KEY', 'EC PRIVATE KEY', 'CERTIFICATE']) label;
+SELECT certificate(pem(E'Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\nabcd', 'RSA PRIVATE KEY'), 'ssl.key.pem') AS old_kind, certificate(pem('secret'), 'ssl.key.pem'), certificate(pem('secret', 'PRIVATE KEY'), 'ssl.key.pem');
+SELECT name, certificate('x', name) FROM unnest(ARRAY['ssl.certificate.pem', 'schema.registry.ca.pem']) name;
+RESET client_min_messages;
+
 -- Connections belong to the server, secrets to the user mapping
-CREATE SERVER prod FOREIGN DATA WRAPPER stream_kafka
-    OPTIONS ("bootstrap.servers" 'h:1', "security.protocol" 'sasl_plaintext', "sasl.mechanisms" 'SCRAM-SHA-256', "ssl.ca.pem" 'pem');
+SELECT format($$CREATE SERVER prod FOREIGN DATA WRAPPER stream_kafka
+    OPTIONS ("bootstrap.servers" 'h:1', "security.protocol" 'sasl_plaintext', "sasl.mechanisms" 'SCRAM-SHA-256', "ssl.ca.pem" %L)$$, pem('MAMCAQE=')) \gexec
 CREATE USER MAPPING FOR CURRENT_USER SERVER prod OPTIONS ("sasl.username" 'u', "sasl.password" 'secret');
 SELECT refused($$CREATE USER MAPPING FOR PUBLIC SERVER prod OPTIONS ("bootstrap.servers" 'evil:1')$$);
 SELECT refused($$CREATE USER MAPPING FOR PUBLIC SERVER prod OPTIONS ("ssl.key.location" '/etc/passwd')$$);

@@ -59,7 +59,8 @@ $node->safe_psql('postgres', q{
 			RAISE;
 	END $f$;
 	CREATE TABLE property (name text, value text)});
-$node->safe_psql('postgres', 'INSERT INTO property VALUES ' . join ', ', map { my $v = /^sasl\.mechanism/ ? 'PLAIN' : $default{$_}; "('$_', " . (length $v ? "'$v'" : "'x'") . ')' } @names);
+sub pem { return "-----BEGIN $_[0]-----\nMAMCAQE=\n-----END $_[0]-----\n" }
+$node->safe_psql('postgres', 'INSERT INTO property VALUES ' . join ', ', map { my $v = /^sasl\.mechanism/ ? 'PLAIN' : /(key\.)?pem$/ ? pem($1 ? 'PRIVATE KEY' : 'CERTIFICATE') : $default{$_}; "('$_', " . (length $v ? "'$v'" : "'x'") . ')' } @names);
 my %statement = (
 	server => q{format('CREATE SERVER x FOREIGN DATA WRAPPER stream_kafka OPTIONS (%I %L)', name, value)},
 	mapping => q{format('CREATE USER MAPPING FOR PUBLIC SERVER own OPTIONS (%I %L)', name, value)},

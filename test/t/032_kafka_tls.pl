@@ -1,0 +1,53 @@
+# A client and a broker that do not speak the same: TLS to a port without, none to a port with it. Sources and sinks say so, and what to change.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Utils;
+use StreamBroker;
+use StreamNode;
+use Test::More;
+
+plan skip_all => 'no openssl here' unless `openssl version 2>&1` =~ /^OpenSSL/;
+
+my $node = new_node('main');
+my $broker = StreamBroker->new(topics => ['t:1']);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+system("cd '$dir' && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null") == 0 or die;
+my $pid = open(my $tls, '-|', "cd '$dir' && exec openssl s_server -accept 127.0.0.1:0 -cert cert.pem -key key.pem -www 2>&1") or die;
+my $port;
+while (my $line = <$tls>) { last if ($port) = $line =~ /ACCEPT .*:(\d+)/; }
+
+my $plain = $broker->bootstrap;
+my $pem = slurp_file("$dir/cert.pem");
+table_source($node, 'input', 'value text');
+$node->safe_psql('postgres', qq(INSERT INTO input_t VALUES ('x');
+	CREATE SERVER no_tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:$port');
+	CREATE SERVER tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER no_mechanism FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'sasl_ssl')));
+my %hint = (
+	no_tls => qr/HINT:  Perhaps the brokers speak TLS at that address: set security\.protocol of the server to "ssl"/,
+	tls => qr/HINT:  Perhaps the brokers do not speak TLS at that address: .*set security\.protocol of the server to "plaintext"/);
+for my $server (sort keys %hint)
+{
+	$node->safe_psql('postgres', qq(SELECT stream.create_source('$server', 'kafka', 'id int', '{"server": "$server", "topic": "t", "starting_offsets": "earliest"}');
+		SELECT stream.create_query('$server', 'SELECT id FROM $server', stream.to_table('${server}_out'));
+		SELECT stream.create_query('to_$server', 'SELECT value FROM input', stream.to_kafka('t', '{"server": "$server"}'))));
+	for my $query ($server, "to_$server")
+	{
+		my $error = '';
+		ok(wait_for(sub { $error = $node->safe_psql('postgres', "SELECT sqlstate, error FROM stream.queries WHERE name = '$query' AND status = 'restarting'"); return $error =~ $hint{$server} }, 60),
+			"query $query says what may be wrong") or diag($error);
+		like($error, qr/^(08006|28000)\|/, "and tries again: $query");
+		$node->safe_psql('postgres', "SELECT stream.stop_query('$query')");
+	}
+}
+
+$node->safe_psql('postgres', q(SELECT stream.create_source('no_mechanism', 'kafka', 'id int', '{"server": "no_mechanism", "topic": "t"}')));
+my (undef, undef, $err) = $node->psql('postgres', q(SELECT stream.create_query('no_mechanism', 'SELECT id FROM no_mechanism', stream.to_table('x'))));
+like($err, qr/could not make a Kafka client for source public\.no_mechanism.*HINT:  Set "sasl\.mechanisms" of the server/s, 'a password needs a mechanism');
+
+kill 'KILL', $pid;
+close($tls);
+$node->stop;
+done_testing();
