@@ -49,6 +49,7 @@ source_range_var(const char *name)
 	return makeRangeVarFromNameList(stringToQualifiedNameList(name));
 }
 
+/* As if it had been sent: event triggers see it. */
 void
 source_run_utility(Node *statement, const char *what)
 {
@@ -58,7 +59,7 @@ source_run_utility(Node *statement, const char *what)
 	planned->canSetTag = true;
 	planned->utilityStmt = statement;
 	planned->stmt_location = -1;
-	ProcessUtility(planned, what, false, PROCESS_UTILITY_SUBCOMMAND, NULL, NULL, None_Receiver, NULL);
+	ProcessUtility(planned, what, false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver, NULL);
 	CommandCounterIncrement();
 }
 

@@ -71,6 +71,25 @@ SELECT stream.create_source('r', 'rate', options => '{"rows": 1}');
 CREATE FOREIGN TABLE wrong (ts timestamp, value bigint) SERVER stream_rate;
 SELECT stream.create_query('r', 'SELECT * FROM wrong', stream.to_memory(), start => false);
 
+-- Sources are made, changed and dropped under the eyes of event triggers.
+CREATE TABLE seen (at int GENERATED ALWAYS AS IDENTITY, event text, tag text, what text);
+CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF tg_event = 'ddl_command_end' THEN
+        INSERT INTO seen (event, tag, what) SELECT tg_event, command_tag, object_identity FROM pg_event_trigger_ddl_commands();
+    ELSE
+        INSERT INTO seen (event, tag) VALUES (tg_event, tg_tag);
+    END IF;
+END $$;
+CREATE EVENT TRIGGER starts ON ddl_command_start EXECUTE FUNCTION see();
+CREATE EVENT TRIGGER ends ON ddl_command_end EXECUTE FUNCTION see();
+SELECT stream.create_source('watched', 'rate');
+SELECT stream.alter_source('watched', '{"rows_per_second": 5}');
+SELECT stream.drop_source('watched');
+DROP EVENT TRIGGER starts;
+DROP EVENT TRIGGER ends;
+SELECT event, tag, what FROM seen ORDER BY at;
+
 \set QUIET on
 SET client_min_messages = error;
 SELECT count(stream.drop_query(name)) FROM stream.queries;
