@@ -456,20 +456,31 @@ has_column(TupleDesc desc, int first, const char *name)
 	return false;
 }
 
+/* Columns lie behind what there is for each, so one more makes another descriptor. */
+static TupleDesc
+add_column(TupleDesc desc, TupleDesc from, int column)
+{
+	TupleDesc more = CreateTemplateTupleDesc(desc->natts + 1);
+
+	for (int i = 1; i <= desc->natts; i++)
+		TupleDescCopyEntry(more, i, desc, i);
+	TupleDescCopyEntry(more, more->natts, from, column);
+	return more;
+}
+
 /* What people see of a side's rows: the join keys, then the row: its columns, and those of the keys that are not among them. */
 static TupleTableSlot *
 shown_slot(StreamJoin *join, int i)
 {
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
-	TupleDesc input = spec->base.input[i], desc = CreateTemplateTupleDesc(2 * spec->nkeys + spec->npayload[i]);
+	TupleDesc input = spec->base.input[i], desc = CreateTemplateTupleDesc(spec->nkeys + spec->npayload[i]);
 	Side *side = &join->sides[i];
 
-	for (int column = 1; column <= spec->nkeys + spec->npayload[i]; column++)
+	for (int column = 1; column <= desc->natts; column++)
 		TupleDescCopyEntry(desc, column, input, column);
-	desc->natts = spec->nkeys + spec->npayload[i];
 	for (int key = 1; key <= spec->nkeys; key++)
 		if (!has_column(desc, spec->nkeys, NameStr(TupleDescAttr(input, key - 1)->attname)))
-			TupleDescCopyEntry(desc, ++desc->natts, input, key);
+			desc = add_column(desc, input, key);
 	side->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	return side->shown;
 }

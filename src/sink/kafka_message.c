@@ -110,7 +110,7 @@ static void
 json_prepare(MessageShape *shape, TupleDesc desc)
 {
 	bool has_value = shape->parts[PART_VALUE].index >= 0;
-	TupleDesc json = CreateTemplateTupleDesc(desc->natts);
+	TupleDesc json;
 	int n = 0;
 
 	shape->json_columns = palloc(sizeof(int) * Max(desc->natts, 1));
@@ -126,14 +126,15 @@ json_prepare(MessageShape *shape, TupleDesc desc)
 							errdetail("The query has a column \"value\", which is the whole value of the message."),
 							errhint("Rename the column \"value\" to have all of them in one JSON value, or leave the others away.")));
 		shape->json_columns[n++] = i;
-		TupleDescCopyEntry(json, n, desc, i + 1);
 	}
 	if (has_value)
 		return;
 	if (n == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("query \"%s\" has no column for the value of its Kafka messages", shape->def->query_name),
 						errhint("Add a column \"value\", or others that become its JSON.")));
-	json->natts = n;
+	json = CreateTemplateTupleDesc(n);
+	for (int i = 0; i < n; i++)
+		TupleDescCopyEntry(json, i + 1, desc, shape->json_columns[i] + 1);
 	shape->json = row_json_make(json);
 	shape->json_slot = MakeSingleTupleTableSlot(shape->json->desc, &TTSOpsVirtual);
 }
