@@ -108,9 +108,9 @@ CREATE TABLE stream.commit_entry (
     rows_late      bigint NOT NULL,
     rows_bad       bigint NOT NULL,
     committed_at   timestamptz NOT NULL,
-    rows_in        bigint NOT NULL,
-    rows_out       bigint NOT NULL,
-    busy_us        bigint NOT NULL,
+    rows_in        bigint NOT NULL DEFAULT 0,
+    rows_out       bigint NOT NULL DEFAULT 0,
+    busy_us        bigint NOT NULL DEFAULT 0,
     CONSTRAINT commit_entry_pkey PRIMARY KEY (query_id, batch_id)
 );
 COMMENT ON COLUMN stream.commit_entry.busy_us IS 'like the rows: a total over all batches since the first; time spent in them, in microseconds';

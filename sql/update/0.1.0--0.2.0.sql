@@ -27,7 +27,6 @@ COMMENT ON COLUMN stream.attempt_entry.failures IS 'failed and lost attempts so 
 
 /* Totals begin with this version. */
 ALTER TABLE stream.commit_entry ADD COLUMN rows_in bigint NOT NULL DEFAULT 0, ADD COLUMN rows_out bigint NOT NULL DEFAULT 0, ADD COLUMN busy_us bigint NOT NULL DEFAULT 0;
-ALTER TABLE stream.commit_entry ALTER COLUMN rows_in DROP DEFAULT, ALTER COLUMN rows_out DROP DEFAULT, ALTER COLUMN busy_us DROP DEFAULT;
 COMMENT ON COLUMN stream.commit_entry.busy_us IS 'like the rows: a total over all batches since the first; time spent in them, in microseconds';
 
 CREATE TABLE stream.change_slot (

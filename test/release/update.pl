@@ -114,6 +114,9 @@ my %shown = map { $_ => state_shown($_, $batch{$_}) } @stateful;
 my $stopped = state_shown('windows_memory');
 $node->safe_psql('postgres', "SELECT stream.stop_query('windows_memory')");
 
+my $dump = "$files/../dump.sql";
+$node->command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $dump ], 'it is dumped');
+
 # ---- new files under the old library: an update does nothing by halves
 install('this');
 my ($rc, $out, $err) = $node->psql('postgres', 'ALTER EXTENSION stream_ext UPDATE');
@@ -160,6 +163,17 @@ for my $query (@stateful)
 	}
 }
 is(worker_pid($node, 'copy', 'fresh'), $fresh, 'the other database was left alone');
+
+# ---- the dump, taken in by this version
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $dump ], 'a dump of the release is restored');
+for my $query (qw(events cards files))
+{
+	$node->safe_psql('restored', "SELECT stream.start_query('$query'); CALL stream.process_all_available('$query')");
+	is($node->safe_psql('restored', "SELECT count(*), sum(hashtextextended(o::text, 0)) FROM (SELECT to_jsonb(x) - 'batch_id' AS o FROM ${query}_out x) x"),
+		$node->safe_psql('postgres', "SELECT count(*), sum(hashtextextended(o::text, 0)) FROM (SELECT to_jsonb(x) - 'batch_id' AS o FROM ${query}_out x) x"), "restored: $query has gone on");
+	$node->safe_psql('restored', "SELECT stream.stop_query('$query')");
+}
 
 # ---- and on from there
 rows($node, 551, 700);
