@@ -13,6 +13,7 @@
 #include "nodes/plannodes.h"
 #include "operator/operator.h"
 #include "source/source.h"
+#include "util/compat.h"
 
 typedef struct TaskPool TaskPool;
 
