@@ -172,6 +172,17 @@ attempt_end(int64 query_id, const char *outcome, const char *sqlstate, const cha
 	heap_scan_end(scan);
 }
 
+bool
+attempt_began_before(int64 query_id, TimestampTz at)
+{
+	Attempt last;
+	HeapScan *scan = attempt_last(query_id, &last);
+	bool before = attempt_is_open(&last) && DatumGetTimestampTz(last.v[ATTEMPT_STARTED]) < at;
+
+	heap_scan_end(scan);
+	return before;
+}
+
 void
 attempts_delete(int64 query_id)
 {

@@ -11,8 +11,10 @@
  * run_id: of the launch, NULL: none.
  */
 extern void attempt_begin(int64 query_id, const char *run_id);
-/* outcome: stopped, finished, failed, lost. sqlstate and error NULL: no failure. A failure without an open attempt is one by itself. */
+/* outcome: stopped, shutdown, finished, failed, lost. sqlstate and error NULL: no failure. A failure without an open attempt is one by itself. */
 extern void attempt_end(int64 query_id, const char *outcome, const char *sqlstate, const char *error);
+/* The last one is open, and began before that time. */
+extern bool attempt_began_before(int64 query_id, TimestampTz at);
 extern void attempts_delete(int64 query_id);
 /* When the last one ended; 0: there was none, or it goes on. */
 extern TimestampTz attempt_last_ended(int64 query_id);

@@ -26,6 +26,7 @@ typedef struct SharedStatus
 	int tranche;
 	ConditionVariable changed; /* broadcast on every change somebody may wait for */
 	uint64 last_launch;
+	bool clean_start;		   /* the server had been shut down, it did not crash */
 	int launcher_procno;	   /* -1: none */
 	bool overflow;			   /* a database found no entry: the launcher looks all databases over again */
 	int nqueries;

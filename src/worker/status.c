@@ -7,6 +7,8 @@
 
 #include <signal.h>
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -30,6 +32,18 @@ status_shmem_size(int max_queries)
 	return MAXALIGN(offsetof(SharedStatus, queries) + (Size) max_queries * sizeof(QueryStatus));
 }
 
+/* Before recovery, which would change it. After a crash the postmaster asks again, and hears that nobody has shut anything down. */
+static bool
+server_was_shut_down(void)
+{
+	bool crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	bool shut_down = crc_ok && control->state == DB_SHUTDOWNED;
+
+	pfree(control);
+	return shut_down;
+}
+
 void
 status_shmem_startup(int max_queries)
 {
@@ -43,6 +57,7 @@ status_shmem_startup(int max_queries)
 		memset(shared, 0, status_shmem_size(max_queries));
 		shared->nqueries = max_queries;
 		shared->launcher_procno = -1;
+		shared->clean_start = !IsUnderPostmaster && server_was_shut_down();
 		shared->tranche = LWLockNewTrancheId();
 		LWLockInitialize(&shared->lock, shared->tranche);
 		ConditionVariableInit(&shared->changed);
@@ -57,6 +72,12 @@ status_shared(void)
 	if (shared == NULL)
 		status_shmem_startup(DEFAULT_MAX_QUERIES);
 	return shared;
+}
+
+bool
+status_clean_start(void)
+{
+	return status_shared()->clean_start;
 }
 
 void

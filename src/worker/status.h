@@ -34,6 +34,7 @@ typedef struct QueryStatus
 /* ---- set-up ---- */
 extern Size status_shmem_size(int max_queries);
 extern void status_shmem_startup(int max_queries); /* when preloaded */
+extern bool status_clean_start(void);			   /* the server was shut down before this start, it did not crash */
 
 /* ---- anybody ---- */
 extern bool status_get(int64 query_id, QueryStatus *copy); /* of this database; false: no worker */

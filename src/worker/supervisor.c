@@ -173,6 +173,19 @@ account_for_end(Supervised *s, QueryRun *run)
 			 delay);
 }
 
+/* It was running when the server was shut down: that is no failure. */
+static void
+account_for_shutdown(Supervised *s, QueryRun *run)
+{
+	if (s->launched || !status_clean_start() || !attempt_began_before(s->query_id, PgStartTime))
+		return;
+	attempt_end(s->query_id, "shutdown", NULL, NULL);
+	if (!ended_without_report(s, run))
+		return;
+	run->status = "starting";
+	query_run_store(s->query_id, run);
+}
+
 /* In a transaction that holds the run lock. False: not now. */
 static bool
 launch_prepare(Supervised *s, WorkerLaunch *launch)
@@ -186,6 +199,7 @@ launch_prepare(Supervised *s, WorkerLaunch *launch)
 	if (query == NULL || !run.exists || !run.wanted)
 		return false;
 	strlcpy(s->name, query->name, pg_mbcliplen(query->name, strlen(query->name), sizeof(s->name) - 1) + 1);
+	account_for_shutdown(s, &run);
 	if (ended_without_report(s, &run))
 	{
 		account_for_end(s, &run);

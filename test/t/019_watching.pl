@@ -185,5 +185,20 @@ is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_o
 	'description endOffset inputRowsPerSecond latestOffset numBadRows numInputRows processedRowsPerSecond startOffset', 'of its sources');
 is(value(q{SELECT string_agg(k, ' ' ORDER BY k COLLATE "C") FROM (SELECT jsonb_object_keys(progress->'stateOperators'->0) AS k FROM stream.progress WHERE query = 'groups' AND batch_id = 0) x}),
 	'commitTimeMs memoryUsedBytes numRowsDroppedByWatermark numRowsRemoved numRowsTotal numRowsUpdated numShufflePartitions numStateStoreInstances operatorName', 'of its state operators');
+
+# ---- the server goes: shut down is no failure, and not the same as lost
+my $ends = "SELECT string_agg(outcome, ' ' ORDER BY attempt) FROM (SELECT * FROM stream.attempts WHERE query = 'good' ORDER BY attempt DESC LIMIT 2) a";
+for my $way ([ 'fast', 'shutdown' ], [ 'smart', 'shutdown' ], [ 'immediate', 'lost' ])
+{
+	my ($how, $outcome) = @$way;
+	my $failures = value("SELECT failures FROM stream.stat WHERE query = 'good'");
+	$node->stop($how);
+	$node->start;
+	ok(wait_for_sql($node, $ends, "$outcome running"), "stopped $how: $outcome");
+	is(value("SELECT failures - $failures FROM stream.stat WHERE query = 'good'"), $outcome eq 'lost' ? 1 : 0, 'counted as it should be');
+}
+is(value("SELECT ended_at >= started_at, sqlstate IS NULL, error IS NULL FROM stream.attempts WHERE query = 'good' AND outcome = 'shutdown' ORDER BY attempt LIMIT 1"), 't|t|t', 'without an error');
+value("SELECT pg_terminate_backend(pid) FROM stream.queries WHERE name = 'good'");
+ok(wait_for_sql($node, $ends, 'lost running'), 'a worker that is terminated while the server runs is lost');
 $node->stop;
 done_testing();
