@@ -149,7 +149,7 @@ kafka_has_news(SourceReader *base)
 
 		if (partition->planned == KAFKA_NOT_FOUND || !partition->started)
 			return true;
-		kafka_window_pull(reader, partition, Max(KAFKA_PULL_MESSAGES - partition->count, 0), 0);
+		kafka_window_pull(reader, partition, kafka_window_room(reader, partition), 0);
 		news = news || partition->full || partition->error ||
 			   kafka_window_count(partition, partition->planned, PG_INT64_MAX) > 0;
 	}

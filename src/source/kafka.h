@@ -16,6 +16,7 @@
 
 #define KAFKA_SERVER "stream_kafka" /* the built-in server, and the wrapper */
 #define KAFKA_PULL_MESSAGES 16384	/* taken per partition while planning */
+#define KAFKA_SCOUT_MESSAGES 256	/* the same where tasks will read them again */
 #define KAFKA_CALL_MS 5000			/* longest wait of a planning step for the broker */
 #define KAFKA_GLANCE_MS 1000		/* longest wait of create_query for it */
 #define KAFKA_STALL_MS 30000		/* longest wait of a scan without any message */
@@ -176,6 +177,8 @@ extern Jsonb *kafka_message_position(KafkaPartition *partition, const rd_kafka_m
 extern Jsonb *kafka_loss_position(KafkaPartition *partition, int64 from, int64 to);
 
 /* ---- kafka_window.c: what the fetchers brought ---- */
+/* So many messages the window may still take while nobody reads it. */
+extern int kafka_window_room(KafkaReader *reader, KafkaPartition *partition);
 extern void kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset);
 /*
  * Takes what has arrived, at most about max messages; when that is nothing, waits so long for a first one. True:

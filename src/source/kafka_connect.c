@@ -16,9 +16,9 @@
 #define AHEAD_MESSAGES 200000
 #define FEW_PARTITIONS 8
 /* For each partition, of a reader that only looks for what is new. */
-#define SCOUT_MESSAGES "1000"
-#define SCOUT_KBYTES "512"
-#define SCOUT_FETCH "65536"
+#define SCOUT_MESSAGES "100"
+#define SCOUT_KBYTES "64"
+#define SCOUT_FETCH "16384"
 
 /* ---- client ---- */
 

@@ -158,7 +158,7 @@ plan_pull(Plan *plan)
 			kafka_window_seek(reader, partition, from);
 		else
 			kafka_window_trim(reader, partition, from);
-		kafka_window_pull(reader, partition, Max(KAFKA_PULL_MESSAGES - partition->count, 0), 0);
+		kafka_window_pull(reader, partition, kafka_window_room(reader, partition), 0);
 		kafka_check_fetcher(reader, partition);
 	}
 }

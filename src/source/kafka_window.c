@@ -59,6 +59,12 @@ kafka_window_clear(KafkaReader *reader, KafkaPartition *partition)
 	partition->generation++;
 }
 
+int
+kafka_window_room(KafkaReader *reader, KafkaPartition *partition)
+{
+	return Max((reader->base.scouts ? KAFKA_SCOUT_MESSAGES : KAFKA_PULL_MESSAGES) - partition->count, 0);
+}
+
 static rd_kafka_resp_err_t
 fetcher_start(KafkaPartition *partition, int64 offset)
 {

@@ -160,7 +160,23 @@ suite_python() # $1 name, then the command: its last line says how many passed a
 	fi
 }
 
-# Both suites run twice: state in memory, and in place where there is state.
+suite_setting() # $1: what comes behind ALTER SYSTEM
+{
+	psql -XAtq -d postgres -v ON_ERROR_STOP=1 -c "ALTER SYSTEM $1" -c 'SELECT pg_reload_conf()' >/dev/null
+}
+
+suite_with_tasks() # a suite's command, every batch of its queries given to tasks
+{
+	local status=0
+	suite_setting 'SET stream_ext.task_rows = 0'
+	"$@" --query-options "$TASKS" || status=$?
+	suite_setting 'RESET stream_ext.task_rows'
+	return $status
+}
+
+# Both suites run three times: state in memory, in place where there is state, and with tasks where sources can be shared.
+TASKS='{"parallelism": 2}'
+SHARED='^(0[1-57]|10|13|15|16|2[1-6]|35)_'
 IN_PLACE='{"state_provider": "table"}'
 STATEFUL='^(0[1-5]|0[789]|10|12|15)_'
 suite_conformance()
@@ -170,6 +186,8 @@ suite_conformance()
 	[ -z "${STREAM_ONCE:-}" ] || return 0
 	echo '-- with state in place'
 	suite_python conformance_in_place test/conformance/run.py --query-options "$IN_PLACE" --filter "${TESTS:-$STATEFUL}" test/conformance/cases
+	echo '-- with tasks'
+	suite_with_tasks suite_python conformance_tasks test/conformance/run.py --filter "${TESTS:-$SHARED}" test/conformance/cases
 }
 # PROPERTY_COUNT and PROPERTY_SEED: more queries, or the same ones again
 suite_property()
@@ -179,6 +197,9 @@ suite_property()
 	echo '-- with state in place'
 	# shellcheck disable=SC2086
 	suite_python property_in_place test/property/run.py --count "${PROPERTY_COUNT:-100}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"} --query-options "$IN_PLACE"
+	echo '-- with tasks'
+	# shellcheck disable=SC2086
+	suite_with_tasks suite_python property_tasks test/property/run.py --count "${PROPERTY_COUNT:-60}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}
 	echo '-- queries altered, rewound, killed'
 	# shellcheck disable=SC2086
 	suite_python operations test/property/operations.py --count "${OPERATIONS_COUNT:-3}" ${PROPERTY_SEED:+--seed "$PROPERTY_SEED"}
