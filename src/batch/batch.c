@@ -84,7 +84,7 @@ batch_settle(QueryRuntime *rt, BatchRun *run, const CommitEntry *before, CommitE
 
 		op->ops->flush(op);
 		op->metrics.flush_us = clock_monotonic_us() - start;
-		commit->rows_late += op->metrics.dropped;
+		commit->rows_late += op->metrics.dropped + (op->metrics.custom_is_late ? op->metrics.custom : 0);
 	}
 	foreach (lc, run->sources)
 		commit->rows_bad += ((SourceBatch *) lfirst(lc))->rows_bad;

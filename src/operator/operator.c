@@ -29,13 +29,12 @@ late_reason(const BatchInfo *batch)
 					timestamptz_to_str(batch->late_watermark));
 }
 
-void
-operator_late_row(Operator *op, TupleTableSlot *slot)
+static void
+keep_late_row(Operator *op, TupleTableSlot *slot)
 {
 	MemoryContext context, caller;
 	text *row;
 
-	op->metrics.dropped++;
 	if (!op->batch->late_to_dead_letter)
 		return;
 	context = AllocSetContextCreate(CurrentMemoryContext, "stream late row", ALLOCSET_SMALL_SIZES);
@@ -44,6 +43,20 @@ operator_late_row(Operator *op, TupleTableSlot *slot)
 	dead_letter_add(op->batch, NULL, "late", NULL, VARDATA_ANY(row), VARSIZE_ANY_EXHDR(row), late_reason(op->batch));
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
+}
+
+void
+operator_late_row(Operator *op, TupleTableSlot *slot)
+{
+	op->metrics.dropped++;
+	keep_late_row(op, slot);
+}
+
+void
+operator_windowless_row(Operator *op, TupleTableSlot *slot)
+{
+	op->metrics.custom++;
+	keep_late_row(op, slot);
 }
 
 /* ---- callbacks for operators that keep nothing but stores ---- */

@@ -43,6 +43,7 @@ typedef struct OperatorMetrics
 	int64 rows_total, bytes;		 /* after it */
 	const char *custom_name;		 /* one more counter under the operator's own name, NULL: none */
 	int64 custom;
+	bool custom_is_late;			 /* what it counts counts as late in rows_late, though no watermark dropped it */
 	int64 flush_us;					 /* writing its state took */
 } OperatorMetrics;
 
@@ -89,6 +90,8 @@ extern void operator_show_key(Operator *op, StateStore *store, StateEntry *entry
 
 /* A late row: counts it, and keeps it in the dead letters when the query asks for that. */
 extern void operator_late_row(Operator *op, TupleTableSlot *slot);
+/* Counted as custom, not as dropped by the watermark. */
+extern void operator_windowless_row(Operator *op, TupleTableSlot *slot);
 
 /* Before an operator's own begin. */
 extern void operator_begin_stores(Operator *op, int64 batch_id);

@@ -156,6 +156,8 @@ session_begin(Operator *base, const BatchInfo *batch)
 	aggregate_check_permissions(aggregate);
 	base->batch = batch;
 	memset(&base->metrics, 0, sizeof(base->metrics));
+	base->metrics.custom_name = "numRowsWithoutSession";
+	base->metrics.custom_is_late = true;
 	MemoryContextReset(aggregate->batch_context);
 	aggregate->serial++;
 	aggregate->arrival = (uint64) batch->batch_id << 32;
@@ -257,18 +259,25 @@ session_for_row(SessionOperator *op, SessionList *list, int64 start, int64 end)
 	return session;
 }
 
-/* [ts, ts + gap) of a row; false if it is none: no time, no gap, a gap of zero or less, a bound out of range. */
+/* False: no gap, or one of zero or less. */
 static bool
-row_bounds(SessionOperator *op, TupleTableSlot *slot, int64 *start, int64 *end)
+row_gap(SessionOperator *op, TupleTableSlot *slot, int64 *gap)
 {
-	int start_column = op->spec->start - 1, gap_column = op->spec->gap - 1;
-	int64 gap;
+	int column = op->spec->gap - 1;
 
-	if (slot->tts_isnull[start_column] || slot->tts_isnull[gap_column])
+	return !slot->tts_isnull[column] && window_length(DatumGetIntervalP(slot->tts_values[column]), "the gap of a session", gap);
+}
+
+/* [ts, ts + gap) of a row; false if it is none: no time, a bound out of range. */
+static bool
+row_bounds(SessionOperator *op, TupleTableSlot *slot, int64 gap, int64 *start, int64 *end)
+{
+	int column = op->spec->start - 1;
+
+	if (slot->tts_isnull[column])
 		return false;
-	*start = DatumGetInt64(slot->tts_values[start_column]);
-	return window_length(DatumGetIntervalP(slot->tts_values[gap_column]), "the gap of a session", &gap) && !TIMESTAMP_NOT_FINITE(*start) &&
-		!pg_add_s64_overflow(*start, gap, end) && IS_VALID_TIMESTAMP(*end);
+	*start = DatumGetInt64(slot->tts_values[column]);
+	return !TIMESTAMP_NOT_FINITE(*start) && !pg_add_s64_overflow(*start, gap, end) && IS_VALID_TIMESTAMP(*end);
 }
 
 static void
@@ -276,13 +285,18 @@ session_receive(Operator *base, int input, TupleTableSlot *slot)
 {
 	SessionOperator *op = (SessionOperator *) base;
 	AggregateOperator *aggregate = &op->aggregate;
-	int64 start = 0, end = 0;
+	int64 gap = 0, start = 0, end = 0;
 	SessionList *list;
 	Session *session;
 	Cell *cells;
 
 	slot_getallattrs(slot);
-	if (!row_bounds(op, slot, &start, &end) || (aggregate->closes && end <= base->batch->late_watermark))
+	if (!row_gap(op, slot, &gap))
+	{
+		operator_windowless_row(base, slot);
+		return;
+	}
+	if (!row_bounds(op, slot, gap, &start, &end) || (aggregate->closes && end <= base->batch->late_watermark))
 	{
 		operator_late_row(base, slot);
 		return;
