@@ -161,6 +161,7 @@ CREATE TABLE stream.dead_letter (
     at       timestamptz NOT NULL,
     CONSTRAINT dead_letter_pkey PRIMARY KEY (id)
 );
+CREATE INDEX dead_letter_query_idx ON stream.dead_letter (query_id, batch_id);
 COMMENT ON TABLE stream.dead_letter IS 'rows that could not be used, with where they came from and why; same transaction as their batch';
 
 CREATE TABLE stream.seen_file (

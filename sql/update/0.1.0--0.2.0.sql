@@ -52,6 +52,8 @@ CREATE TABLE stream.change_row (
 );
 COMMENT ON TABLE stream.change_row IS 'rows that were in a table when a query began to read its changes, until they are read';
 
+CREATE INDEX dead_letter_query_idx ON stream.dead_letter (query_id, batch_id);
+
 @09_vacuum.sql@
 
 /* ---- sources ---- */

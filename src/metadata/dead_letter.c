@@ -80,6 +80,15 @@ letter_scan(int64 id)
 	return heap_scan_begin("dead_letter", "dead_letter_pkey", 1, keys, false);
 }
 
+/* Those of a query, batch by batch, from that one on. */
+static HeapScan *
+letters_scan(int64 query_id, int64 from_batch)
+{
+	Datum keys[] = {Int64GetDatum(query_id)};
+
+	return heap_scan_begin_at("dead_letter", "dead_letter_query_idx", 1, keys, from_batch);
+}
+
 static DeadLetter *
 letter_from_row(Datum *v, bool *n, bool with_raw)
 {
@@ -116,14 +125,13 @@ dead_letter_get(int64 id)
 List *
 dead_letters_of(int64 query_id)
 {
-	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
+	HeapScan *scan = letters_scan(query_id, 0);
 	Datum v[DEAD_LETTER_COLUMNS];
 	bool n[DEAD_LETTER_COLUMNS];
 	List *letters = NIL;
 
 	while (heap_scan_next(scan, v, n) != NULL)
-		if (DatumGetInt64(v[DEAD_LETTER_QUERY_ID]) == query_id)
-			letters = lappend(letters, letter_from_row(v, n, false));
+		letters = lappend(letters, letter_from_row(v, n, false));
 	heap_scan_end(scan);
 	return letters;
 }
@@ -158,13 +166,10 @@ dead_letter_delete(int64 id)
 void
 dead_letters_delete(int64 query_id, int64 from_batch)
 {
-	HeapScan *scan = heap_scan_begin("dead_letter", "dead_letter_pkey", 0, NULL, false);
-	Datum v[DEAD_LETTER_COLUMNS];
-	bool n[DEAD_LETTER_COLUMNS];
+	HeapScan *scan = letters_scan(query_id, from_batch);
 	HeapTuple tuple;
 
-	while ((tuple = heap_scan_next(scan, v, n)) != NULL)
-		if (DatumGetInt64(v[DEAD_LETTER_QUERY_ID]) == query_id && DatumGetInt64(v[DEAD_LETTER_BATCH_ID]) >= from_batch)
-			heap_delete_row("dead_letter", tuple);
+	while ((tuple = heap_scan_next(scan, NULL, NULL)) != NULL)
+		heap_delete_row("dead_letter", tuple);
 	heap_scan_end(scan);
 }
