@@ -67,7 +67,7 @@ deps_require()
 	[ -z "$missing" ] && return 0
 	if ! command -v apt-get >/dev/null; then
 		echo "Missing (Debian's names): $missing" >&2
-		echo "There is no apt here to install them with; PostgreSQL must be 15 to 17, with its server headers and PGXS." >&2
+		echo "There is no apt here to install them with; PostgreSQL must be 15 to 18, with its server headers and PGXS." >&2
 		exit 1
 	fi
 	if [ "$(id -u)" != 0 ]; then
