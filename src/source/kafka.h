@@ -75,6 +75,7 @@ typedef struct KafkaPartition
 	rd_kafka_message_t **messages;
 	int head, count, room;
 	int64 bytes;
+	int64 arrived, arrived_bytes; /* since the fetcher was last woken */
 	int64 generation;		   /* grows whenever messages are not where they were */
 	int64 taken;			   /* messages that left the window at its head, in this generation */
 	bool full;				   /* the last pull stopped at its bound */

@@ -14,6 +14,7 @@
 #define PULL_CHUNK 1024
 #define SEEK_MS 2000
 #define POKE_US 3000
+#define POKE_BYTES 16384 /* far below any bound that is worth setting */
 
 /* The window lets go of a message: destroyed, unless a scan stands on it and takes it over. */
 static void
@@ -155,6 +156,14 @@ window_take(KafkaReader *reader, KafkaPartition *partition, rd_kafka_message_t *
 	rd_kafka_message_destroy(message);
 }
 
+/* Only so much at once can have stopped it; where messages trickle, asking would only stand in the way of the next fetch. */
+static bool
+fetcher_may_rest(KafkaReader *reader, KafkaPartition *partition)
+{
+	return (partition->arrived_bytes >= POKE_BYTES || partition->arrived >= reader->queue_messages / 8) &&
+		   rd_kafka_queue_length(partition->queue) < reader->queue_messages / 2;
+}
+
 /*
  * A fetcher that met its bound sleeps up to a second before it looks again whether there is room (librdkafka before
  * 2.3). Any request to its broker wakes it; this one is sent and not waited for.
@@ -168,6 +177,7 @@ fetcher_wake(KafkaReader *reader, KafkaPartition *partition)
 	if (now - reader->poked_us < POKE_US)
 		return;
 	reader->poked_us = now;
+	partition->arrived = partition->arrived_bytes = 0;
 	list = rd_kafka_topic_partition_list_new(1);
 	rd_kafka_topic_partition_list_add(list, partition->topic->name, partition->id)->offset = RD_KAFKA_OFFSET_END;
 	rd_kafka_offsets_for_times(kafka_client_handle(reader->client), list, 0);
@@ -178,6 +188,7 @@ bool
 kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int wait_ms)
 {
 	rd_kafka_message_t *chunk[PULL_CHUNK];
+	int64 count = partition->count, bytes = partition->bytes;
 	int total = 0;
 	ssize_t n, wanted;
 
@@ -195,7 +206,9 @@ kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int w
 		total += Max(n, 0);
 	} while (n == wanted && total < max);
 	partition->full = n == wanted;
-	if (total > 0 && rd_kafka_queue_length(partition->queue) < reader->queue_messages / 2)
+	partition->arrived += partition->count - count;
+	partition->arrived_bytes += partition->bytes - bytes;
+	if (total > 0 && fetcher_may_rest(reader, partition))
 		fetcher_wake(reader, partition);
 	return total > 0;
 }
