@@ -226,6 +226,8 @@ conf_build(KafkaRole role, const char *owner, const KafkaSetting *defaults, List
 	/* Ours: errors as events, log lines on the same queue, no callback. */
 	conf_apply(conf, owner, "log.queue", "true");
 	conf_apply(conf, owner, "log_level", "4");
+	/* Else a second small request waits for the other side's delayed acknowledgement of the first: 40 ms. */
+	conf_apply(conf, owner, "socket.nagle.disable", "true");
 	for (; defaults && defaults->name; defaults++)
 		conf_apply(conf, owner, defaults->name, defaults->value);
 	foreach (cell, properties)
