@@ -259,13 +259,56 @@ scan_key(JsonScan *scan, const char *p, JsonToken *key)
 	return p == NULL ? NULL : scan_colon(scan, p);
 }
 
+/* Names are short: no call. */
+static inline bool
+same_bytes(const char *a, const char *b, size_t len)
+{
+	uint64_t x, y;
+	uint32_t first[2], last[2];
+
+	if (len < 4)
+		return memcmp(a, b, len) == 0;
+	if (len < 8)
+	{
+		memcpy(&first[0], a, 4);
+		memcpy(&first[1], b, 4);
+		memcpy(&last[0], a + len - 4, 4);
+		memcpy(&last[1], b + len - 4, 4);
+		return first[0] == first[1] && last[0] == last[1];
+	}
+	for (size_t i = 0; i + 8 < len; i += 8)
+	{
+		memcpy(&x, a + i, 8);
+		memcpy(&y, b + i, 8);
+		if (x != y)
+			return false;
+	}
+	memcpy(&x, a + len - 8, 8);
+	memcpy(&y, b + len - 8, 8);
+	return x == y;
+}
+
+/* Documents of one stream look alike: the child that came next last time, if its name stands at p, quotes and all; else -1. */
+static inline int
+guess_child(JsonScan *scan, int parent_id, const char *p)
+{
+	JsonNode *nodes = scan->tree->nodes, *parent = &nodes[parent_id];
+	int child = parent->latest >= 0 ? nodes[parent->latest].after : -1;
+
+	if (child < 0 || !nodes[child].quoted || (size_t) (scan->end - p) < nodes[child].name_len + 2 ||
+		!same_bytes(p, nodes[child].quoted, nodes[child].name_len + 2))
+		return -1;
+	parent->latest = child;
+	return child;
+}
+
 /* The same where some keys are wanted. *child: the node of a wanted one, else -1. */
 static inline const char *
 scan_wanted_key(JsonScan *scan, const char *p, int node, int *child)
 {
 	JsonToken key;
 
-	*child = json_tree_guess(scan, node, p);
+	*child = guess_child(scan, node, p);
 	if (*child >= 0)
 		return scan_colon(scan, p + scan->tree->nodes[*child].name_len + 2);
 	p = scan_key(scan, p, &key);

@@ -38,7 +38,7 @@ typedef struct JsonNode
 {
 	char *name;
 	size_t name_len;
-	bool plain;						   /* the name needs no escapes */
+	char *quoted;					   /* the name as it stands in a document; NULL: it would need escapes */
 	int first_child, last_child, next; /* -1: none */
 	int nchildren;
 	int latest;	  /* child met last; a guess at what comes next is that child's `after` */
@@ -89,8 +89,6 @@ extern int json_tree_add(JsonTree *tree, int parent, const char *name, size_t le
 /* After the last json_tree_add: prepares look-ups and fills scan. */
 extern void json_tree_finish(JsonTree *tree, JsonScan *scan);
 
-/* Documents of one stream look alike: the child that came next last time, if its name stands at p, quotes and all; else -1. */
-extern int json_tree_guess(JsonScan *scan, int parent, const char *p);
 /* The child of `parent` that a key means, or -1. */
 extern int json_tree_child(JsonScan *scan, int parent, const JsonToken *key);
 

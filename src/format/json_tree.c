@@ -56,7 +56,12 @@ tree_new_node(JsonTree *tree, const char *name, size_t len)
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
 	node->name_len = len;
-	node->plain = name_is_plain(name, len);
+	if (name_is_plain(name, len))
+	{
+		node->quoted = tree->alloc(len + 2);
+		node->quoted[0] = node->quoted[len + 1] = '"';
+		memcpy(node->quoted + 1, name, len);
+	}
 	if (len > tree->longest_name)
 		tree->longest_name = len;
 	return tree->nnodes++;
@@ -138,23 +143,6 @@ search_child(const JsonTree *tree, const JsonNode *parent, const char *name, siz
 		if (name_is(&tree->nodes[child], name, len))
 			return child;
 	return -1;
-}
-
-int
-json_tree_guess(JsonScan *scan, int parent_id, const char *p)
-{
-	JsonNode *parent = &scan->tree->nodes[parent_id];
-	int child = parent->latest >= 0 ? scan->tree->nodes[parent->latest].after : -1;
-	const JsonNode *node;
-
-	if (child < 0)
-		return -1;
-	node = &scan->tree->nodes[child];
-	if (!node->plain || (size_t) (scan->end - p) < node->name_len + 2 || p[0] != '"' || p[node->name_len + 1] != '"' ||
-		memcmp(p + 1, node->name, node->name_len) != 0)
-		return -1;
-	parent->latest = child;
-	return child;
 }
 
 int

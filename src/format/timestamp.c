@@ -5,6 +5,7 @@
 #include "format/timestamp.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "format/number.h"
 
@@ -12,6 +13,7 @@
 #define SECONDS_PER_DAY 86400
 #define EPOCH_DAYS 10957 /* from 1970-01-01 to 2000-01-01 */
 #define MAX_ZONE_HOURS 15
+#define DATE_LENGTH 10
 
 static const double fraction_unit[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
 static const int64_t int_power[] = {1,
@@ -67,17 +69,29 @@ date_days(int year, int month, int day)
 	return era * 146097 + day_of_era - 719468 - EPOCH_DAYS;
 }
 
-/* YYYY-MM-DD at p, which has ten bytes. */
+/* YYYY-MM-DD at p, which has ten bytes. Rows of one day come in a row. */
 static bool
 read_date(const char *p, TimestampText *out)
 {
-	unsigned century = two_digits(p), year = two_digits(p + 2), month = two_digits(p + 5), day = two_digits(p + 8);
+	static char last[DATE_LENGTH + 1] = "2000-01-01";
+	static TimestampText date = {.year = 2000, .month = 1, .day = 1};
 
-	if (p[4] != '-' || p[7] != '-' || century > 99 || year > 99 || !valid_date(century * 100 + year, month, day))
-		return false;
-	out->year = century * 100 + year;
-	out->month = month;
-	out->day = day;
+	if (memcmp(p, last, DATE_LENGTH) != 0)
+	{
+		unsigned century = two_digits(p), year = two_digits(p + 2), month = two_digits(p + 5), day = two_digits(p + 8);
+
+		if (p[4] != '-' || p[7] != '-' || century > 99 || year > 99 || !valid_date(century * 100 + year, month, day))
+			return false;
+		date.year = century * 100 + year;
+		date.month = month;
+		date.day = day;
+		date.days = date_days(date.year, date.month, date.day);
+		memcpy(last, p, DATE_LENGTH);
+	}
+	out->year = date.year;
+	out->month = date.month;
+	out->day = date.day;
+	out->days = date.days;
 	return true;
 }
 
@@ -151,15 +165,14 @@ timestamp_read_date(const char *p, size_t len, int32_t *days)
 
 	if (len != 10 || !read_date(p, &text))
 		return false;
-	*days = date_days(text.year, text.month, text.day);
+	*days = text.days;
 	return true;
 }
 
 int64_t
 timestamp_local(const TimestampText *text)
 {
-	int64_t days = date_days(text->year, text->month, text->day);
-	int64_t seconds = days * SECONDS_PER_DAY + text->hour * 3600 + text->minute * 60 + text->second;
+	int64_t seconds = (int64_t) text->days * SECONDS_PER_DAY + text->hour * 3600 + text->minute * 60 + text->second;
 
 	return seconds * MICROSECONDS_PER_SECOND + text->microsecond;
 }

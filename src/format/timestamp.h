@@ -12,6 +12,7 @@
 typedef struct TimestampText
 {
 	int year, month, day;
+	int32_t days; /* since 2000-01-01 */
 	int hour, minute, second;
 	int microsecond; /* may be 1000000: a fraction that rounds up */
 	bool has_zone;
