@@ -80,7 +80,7 @@ help:
 	@echo 'make check-versions     the suites on PostgreSQL 15 to 18, each in a root below build/ (as root; Debian). VERSIONS="17 18" picks'
 	@echo 'make check-release      from the last release to this tree, with its queries and their state (builds it from the history of the repository)'
 	@echo 'make bench              speed, beside what it is compared with'
-	@echo 'make bench-peers        Spark, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17)'
+	@echo 'make bench-peers        Spark, Flink, Kafka Streams and an upsert by hand beside it, over a real broker (Java 17; half an hour)'
 	@echo 'make fuzz               libFuzzer over the decoders, FUZZ_SECONDS=60 (wants clang)'
 	@echo 'make deps               installs what is missing (Debian: apt)'
 	@echo 'make && make install    into the PostgreSQL of PG_CONFIG'

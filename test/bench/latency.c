@@ -2,8 +2,9 @@
  * latency.c: from producing a message to seeing its row. Sends numbered messages at a steady rate over a topic's partitions and either asks
  * the database, over and over, for the highest number visible of each, or reads the topic a query writes to; a message's latency ends when
  * an answer covers it, or its "seq" is read.
- * bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY prints milliseconds: p50 p99 p99.9 max. Message n goes to partition
- * n % PARTITIONS; QUERY gives numbers, at least the highest of each partition. With the word topic for CONNINFO, QUERY names the topic.
+ * bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO QUERY [FILE] prints milliseconds: p50 p99 p99.9 max. Message n goes to
+ * partition n % PARTITIONS; QUERY gives numbers, at least the highest of each partition. With the word topic for CONNINFO, QUERY names the
+ * topic; with the word nothing, messages are sent and that is all. FILE has the messages, one a line, for those made up here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ open_producer(const char *servers)
 
 	if (rd_kafka_conf_set(conf, "bootstrap.servers", servers, error, sizeof(error)) ||
 		rd_kafka_conf_set(conf, "linger.ms", "0", error, sizeof(error)) ||
+		rd_kafka_conf_set(conf, "queue.buffering.max.messages", "1000000", error, sizeof(error)) ||
 		rd_kafka_conf_set(conf, "log_level", "3", error, sizeof(error)))
 		die("settings", error);
 	producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof(error));
@@ -51,20 +53,33 @@ open_producer(const char *servers)
 	return producer;
 }
 
-static void
-send_message(rd_kafka_t *producer, const char *topic, int partition, long number)
+/* The next line of the file, without its end, or a message made up here. */
+static int
+next_message(FILE *file, char *value, size_t room, long number)
 {
-	char value[256];
 	struct timespec t;
 	struct tm tm;
 	char stamp[32];
-	int len;
 
+	if (file)
+	{
+		if (!fgets(value, room, file))
+			die("messages", "the file has too few");
+		return (int) strcspn(value, "\n");
+	}
 	clock_gettime(CLOCK_REALTIME, &t);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &tm));
-	len = snprintf(value, sizeof(value),
-				   "{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}",
-				   number % STORES, number % 1000, stamp, t.tv_nsec / 1000, number);
+	return snprintf(value, room,
+					"{\"store_id\": \"store-%04ld\", \"amount\": %ld.25, \"ts\": \"%s.%06ldZ\", \"seq\": %ld}",
+					number % STORES, number % 1000, stamp, t.tv_nsec / 1000, number);
+}
+
+static void
+send_message(rd_kafka_t *producer, const char *topic, int partition, FILE *file, long number)
+{
+	char value[2048];
+	int len = next_message(file, value, sizeof(value), number);
+
 	if (rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
 						  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(value, len), RD_KAFKA_V_END))
 		die("produce", rd_kafka_err2str(rd_kafka_last_error()));
@@ -181,6 +196,20 @@ look_at_topic(Watch *watch)
 	return count;
 }
 
+static long
+look(Watch *watch, long produced)
+{
+	long count = 0;
+
+	if (watch->connection)
+		return look_at_table(watch);
+	if (watch->consumer)
+		return look_at_topic(watch);
+	for (long *next = &watch->visible[0]; *next < produced; ++*next)
+		count += cover(watch, *next, now());
+	return count;
+}
+
 static int
 by_value(const void *a, const void *b)
 {
@@ -214,11 +243,12 @@ main(int argc, char **argv)
 {
 	Watch watch = {0};
 	rd_kafka_t *producer;
+	FILE *file = NULL;
 	double rate, begin, *sent;
 	long produced = 0, covered = 0, skipped;
 
-	if (argc != 8 || (watch.partitions = atoi(argv[3])) < 1)
-		die("usage", "bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO|topic QUERY");
+	if ((argc != 8 && argc != 9) || (watch.partitions = atoi(argv[3])) < 1)
+		die("usage", "bench_latency SERVERS TOPIC PARTITIONS RATE SECONDS CONNINFO|topic|nothing QUERY [FILE]");
 	rate = atof(argv[4]);
 	watch.count = (long) (rate * atof(argv[5]));
 	watch.sent = sent = malloc(sizeof(double) * watch.count);
@@ -230,8 +260,10 @@ main(int argc, char **argv)
 		watch.visible[i] = i;
 	if (strcmp(argv[6], "topic") == 0)
 		open_consumer(&watch, argv[1], argv[7]);
-	else
+	else if (strcmp(argv[6], "nothing") != 0)
 		open_connection(&watch, argv[6], argv[7]);
+	if (argc == 9 && !(file = fopen(argv[8], "r")))
+		die(argv[8], "cannot be read");
 	producer = open_producer(argv[1]);
 
 	begin = now();
@@ -242,15 +274,16 @@ main(int argc, char **argv)
 		for (; produced < watch.count && now() >= begin + produced / rate; produced++)
 		{
 			sent[produced] = now();
-			send_message(producer, argv[2], (int) (produced % watch.partitions), produced);
+			send_message(producer, argv[2], (int) (produced % watch.partitions), file, produced);
 		}
-		covered += watch.consumer ? look_at_topic(&watch) : look_at_table(&watch);
+		covered += look(&watch, produced);
 		if (now() > begin + watch.count / rate + GIVE_UP)
 			die("gave up", "not all messages became visible");
 		nanosleep(&pause, NULL);
 	}
 	skipped = (long) (watch.count * WARM_UP);
-	print_percentiles(watch.latency + skipped, watch.count - skipped);
+	if (watch.connection || watch.consumer)
+		print_percentiles(watch.latency + skipped, watch.count - skipped);
 	PQfinish(watch.connection);
 	if (watch.consumer)
 	{

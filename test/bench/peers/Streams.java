@@ -1,10 +1,11 @@
 /*
  * Streams.java: workload B of `make bench-peers` by Kafka Streams: count and sum per store and minute, exactly once, one thread, RocksDB.
  *
- *     java Streams.java SERVERS TOPIC OUT_TOPIC ROWS STATE_DIRECTORY
+ *     java Streams SERVERS WARM_UP_TOPIC WARM_UP_ROWS TOPIC ROWS OUT_TOPIC STATE_DIRECTORY
  *
  * Path: topic → group by store → windows of a minute → changes to OUT_TOPIC. Prints "rows/s CPU-microseconds/row peak-MB" of the second of
- * two runs; a run ends when every row is in its window. The grace is a day: partitions read at different paces must not make rows late.
+ * two runs: the first one, over the warm-up topic, warms the JVM up. A run ends when every row is in its window. The grace is a day:
+ * partitions read at different paces must not make rows late.
  */
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -86,17 +87,18 @@ public class Streams
 
 	public static void main(String[] args) throws Exception
 	{
-		long rows = Long.parseLong(args[3]);
 		String answer = "";
 
 		for (int attempt = 1; attempt <= 2; attempt++)
 		{
+			String topic = args[attempt * 2 - 1];
+			long rows = Long.parseLong(args[attempt * 2]);
 			AtomicLong seen = new AtomicLong();
 			Properties settings = new Properties();
 
 			settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "bench-" + ProcessHandle.current().pid() + "-" + attempt);
 			settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-			settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4] + "/" + attempt);
+			settings.put(StreamsConfig.STATE_DIR_CONFIG, args[6] + "/" + attempt);
 			settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
 			settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
 			settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
@@ -104,7 +106,7 @@ public class Streams
 
 			double cpu = cpuSeconds();
 			long begin = System.nanoTime();
-			try (KafkaStreams streams = new KafkaStreams(topology(args[1], args[2], seen).build(), settings))
+			try (KafkaStreams streams = new KafkaStreams(topology(topic, args[5], seen).build(), settings))
 			{
 				streams.start();
 				long total = 0;

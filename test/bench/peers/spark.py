@@ -1,29 +1,35 @@
 """spark.py: one workload of `make bench-peers` by Spark Structured Streaming, over a real broker.
 
-    spark.py WORKLOAD SERVERS TOPIC ROWS CORES ROWS_PER_BATCH CHECKPOINTS     (TOPIC: for E two, with a comma between)
-    spark.py small WORKLOAD SERVERS TOPIC ROWS CORES ROWS_PER_BATCH CHECKPOINTS: goes on where the workload ended; prints ms of the median batch
+    spark.py WORKLOAD SERVERS WARM_UP_TOPIC TOPIC ROWS ROWS_PER_BATCH CHECKPOINTS     (topics: for E two, with a comma between)
+    spark.py small WORKLOAD SERVERS TOPIC ROWS ROWS_PER_BATCH CHECKPOINTS: goes on where the workload ended; prints ms of the median batch
+    spark.py lag WORKLOAD SERVERS TOPIC ROWS CHECKPOINTS: goes on where it ended, says "ready", and when it has read so many rows more prints
+        ms from a message's time to the end of its batch: p50 p99 p99.9 max
     spark.py latency SERVERS TOPIC OUT_TOPIC SECONDS CHECKPOINTS [real-time]
 
-Path: topic → the query, state in RocksDB with changelog checkpoints, checkpoints on this machine's disk → format noop, so that Spark pays
-nothing for output (stream_ext pays for its table). Prints "rows/s CPU-microseconds/row peak-MB" of the second of two runs: the first one
-warms the JVM up. Danger: everything Spark says goes to standard error; standard output is the answer alone.
+Path: topic → the query on one core, state in RocksDB with changelog checkpoints, checkpoints on this machine's disk → format noop, so that
+Spark pays nothing for output (stream_ext pays for its table). Prints "rows/s CPU-microseconds/row peak-MB restart-seconds" of the second of
+two runs: the first one, over the warm-up topic, warms the JVM up. Restart: the query started again on its checkpoint, in the same JVM, until
+one message of each partition is done. Danger: everything Spark says goes to standard error; standard output is the answer alone.
 """
+import bisect
+import datetime
+import json
 import os
 import statistics
 import sys
 import time
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 SCHEMA = "id bigint, card string, store string, amount double, country string, ts timestamp"
 
 
-def session(cores):
+def session(cores=1):
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.driver.memory", "3g")
-        .config("spark.driver.extraClassPath", os.environ["SPARK_KAFKA_JARS"] + "/*")
+        .config("spark.driver.extraClassPath", os.environ["SPARK_PLACE"] + "/lib/*:" + os.environ["SPARK_PLACE"] + "/classes")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", cores)
         .config("spark.sql.session.timeZone", "UTC")
@@ -31,6 +37,7 @@ def session(cores):
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .config("spark.sql.streaming.numRecentProgressUpdates", 10000)
     )
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -78,11 +85,24 @@ def workload(name, spark, servers, topic, rows_per_batch):
         )
         return left.join(right, F.expr(
             "order_id = paid_id AND paid >= ordered AND paid <= ordered + INTERVAL 5 MINUTES")), "append"
+    if name == "F":
+        cards = rows.withWatermark("ts", "1 minute").select("card", "ts")
+        return DataFrame(spark._jvm.SparkCards.silent(cards._jdf), spark), "append"
     if name == "G":
         return rows.groupBy("id").agg(F.count("*").alias("n"), F.sum("amount").alias("total")), "update"
     if name == "H":
         return per_store(rows.withWatermark("ts", "1 minute"), F.window("ts", "1 hour", "1 minute")), "update"
+    if name == "T":
+        return per_store(rows.withWatermark("ts", "1 minute"), F.window("ts", "1 hour")), "update"
     raise SystemExit(f"unknown workload {name}")
+
+
+def start(frame, mode, checkpoint, **trigger):
+    return frame.writeStream.format("noop").outputMode(mode).trigger(**trigger).option("checkpointLocation", checkpoint).start()
+
+
+def read_rows(query):
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
 def cpu_seconds(pid):
@@ -96,38 +116,80 @@ def peak_mb(pid):
         return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
 
 
-def throughput(name, servers, topic, rows, cores, rows_per_batch, checkpoints):
-    spark = session(cores)
+def throughput(name, servers, warm_up_topic, topic, rows, rows_per_batch, checkpoints):
+    spark = session()
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()
-    for attempt in ("warm-up", "measured"):
-        frame, mode = workload(name, spark, servers, topic, rows_per_batch)
+    for attempt, from_topic in (("warm-up", warm_up_topic), ("measured", topic)):
+        frame, mode = workload(name, spark, servers, from_topic, rows_per_batch)
         begin, cpu = time.monotonic(), cpu_seconds(pid)
-        query = (
-            frame.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
-            .option("checkpointLocation", f"{checkpoints}/{name}-{attempt}").start()
-        )
+        query = start(frame, mode, f"{checkpoints}/{name}-{attempt}", availableNow=True)
         query.awaitTermination()
         seconds, cpu = time.monotonic() - begin, cpu_seconds(pid) - cpu
-        seen = sum(progress["numInputRows"] for progress in query.recentProgress)
-        if seen != rows:
-            raise SystemExit(f"workload {name}: Spark read {seen} rows of {rows}")
-    print(f"{rows / seconds:.0f} {cpu * 1e6 / rows:.2f} {peak_mb(pid)}")
+    if read_rows(query) != rows:
+        raise SystemExit(f"workload {name}: Spark read {read_rows(query)} rows of {rows}")
+    peak = peak_mb(pid)
+
+    repeat_last_messages(spark, servers, topic.split(",")[0], query)
+    begin = time.monotonic()
+    start(frame, mode, f"{checkpoints}/{name}-measured", availableNow=True).awaitTermination()
+    print(f"{rows / seconds:.0f} {cpu * 1e6 / rows:.2f} {peak} {time.monotonic() - begin:.2f}")
     spark.stop()
 
 
-def small(name, servers, topic, rows, cores, rows_per_batch, checkpoints):
-    spark = session(cores)
+def repeat_last_messages(spark, servers, topic, query):
+    """One more message of each partition."""
+    ends = next(ends for source in query.lastProgress["sources"] for t, ends in json.loads(source["endOffset"]).items() if t == topic)
+    last = json.dumps({topic: {partition: end - 1 for partition, end in ends.items()}})
+    kafka = {"kafka.bootstrap.servers": servers}
+    (spark.read.format("kafka").options(**kafka).option("subscribe", topic).option("startingOffsets", last).load()
+        .select("partition", "value").write.format("kafka").options(**kafka).option("topic", topic).save())
+
+
+def small(name, servers, topic, rows, rows_per_batch, checkpoints):
+    spark = session()
     frame, mode = workload(name, spark, servers, topic, rows_per_batch)
-    query = (
-        frame.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
-        .option("checkpointLocation", f"{checkpoints}/{name}-measured").start()
-    )
+    query = start(frame, mode, f"{checkpoints}/{name}-measured", availableNow=True)
     query.awaitTermination()
-    batches = [p for p in query.recentProgress if p["numInputRows"]]
-    if sum(p["numInputRows"] for p in batches) != rows:
+    if read_rows(query) != rows:
         raise SystemExit(f"workload {name}: Spark did not read {rows} rows")
-    print(statistics.median(p["durationMs"]["triggerExecution"] for p in batches))
+    print(statistics.median(p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]))
     spark.stop()
+
+
+def lag(name, servers, topic, rows, checkpoints):
+    spark = session()
+    frame, mode = workload(name, spark, servers, topic)
+    query = start(frame, mode, f"{checkpoints}/{name}-measured", processingTime="0 seconds")
+    query.processAllAvailable()
+    before = read_rows(query)
+    print("ready", flush=True)
+    deadline = time.monotonic() + 300
+    while read_rows(query) < before + rows and query.isActive and time.monotonic() < deadline:
+        time.sleep(0.5)
+    batches = [p for p in query.recentProgress if p["numInputRows"]]
+    query.stop()
+    if sum(p["numInputRows"] for p in batches) < before + rows:
+        raise SystemExit(f"workload {name}: Spark did not read {rows} rows more: {query.exception()}")
+    print(" ".join(f"{ms:.0f}" for ms in percentiles(waits(spark, servers, topic, rows, batches))))
+    spark.stop()
+
+
+def waits(spark, servers, topic, rows, batches):
+    """Of the last rows of the topic, without the first fifth: ms from the message's time to the end of the batch that has it."""
+    finished = [datetime.datetime.fromisoformat(p["timestamp"]).timestamp() * 1000 + p["durationMs"]["triggerExecution"] for p in batches]
+    ends = [json.loads(p["sources"][0]["endOffset"])[topic] for p in batches]
+    first = {partition: end - rows * 4 // 5 // len(ends[-1]) for partition, end in ends[-1].items()}
+    by_partition = {int(partition): [end[partition] for end in ends] for partition in first}
+    messages = (
+        spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+        .option("startingOffsets", json.dumps({topic: first})).load()
+        .select("partition", "offset", (F.col("timestamp").cast("double") * 1000).alias("ms"))
+    )
+    return sorted(finished[bisect.bisect_right(by_partition[m.partition], m.offset)] - m.ms for m in messages.collect())
+
+
+def percentiles(values):
+    return [values[min(len(values) - 1, int(len(values) * share))] for share in (0.5, 0.99, 0.999, 1)]
 
 
 def latency(servers, topic, out_topic, seconds, checkpoints, real_time):
@@ -159,6 +221,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "latency":
         latency(*sys.argv[2:7], real_time=sys.argv[7:] == ["real-time"])
     else:
-        run = small if sys.argv[1] == "small" else throughput
-        name, servers, topic, rows, cores, rows_per_batch, checkpoints = sys.argv[-7:]
-        run(name, servers, topic, int(rows), int(cores), int(rows_per_batch), checkpoints)
+        run = {"small": small, "lag": lag}.get(sys.argv[1], throughput)
+        run(*(int(word) if word.isdigit() else word for word in sys.argv[1 if run is throughput else 2:]))
