@@ -158,7 +158,7 @@ def small(name, servers, topic, rows, rows_per_batch, checkpoints):
 
 def lag(name, servers, topic, rows, checkpoints):
     spark = session()
-    frame, mode = workload(name, spark, servers, topic)
+    frame, mode = workload(name, spark, servers, topic, None)
     query = start(frame, mode, f"{checkpoints}/{name}-measured", processingTime="0 seconds")
     query.processAllAvailable()
     before = read_rows(query)
