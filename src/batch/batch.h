@@ -24,6 +24,7 @@ typedef struct QueryRuntime
 	List *readers;				  /* SourceReader, as plan->sources */
 	List *operators;			  /* Operator, as plan->operators */
 	TaskPool *tasks;			  /* option parallelism; NULL: none yet, or no room */
+	int64 tasks_used;			  /* monotonic: when they last had something to do */
 	bool session_lock;			  /* worker: the query's lock is held by the session, transactions are our own; else inside CALL */
 	char *run_id;				  /* uuid of this run, for progress */
 	StreamPlan *spec_plan;		  /* plan whose specs the operators point to; outlives plans made later for the same signature */

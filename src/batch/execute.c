@@ -5,6 +5,7 @@
 #include "batch/step.h"
 
 #include "access/xact.h"
+#include "batch/runtime.h"
 #include "executor/executor.h"
 #include "metadata/dead_letter.h"
 #include "metadata/replay.h"
@@ -120,10 +121,13 @@ batch_is_worth_tasks(SourceBatch *batch)
 
 /* Rows of a source without partitions go to the shares by turns; few at a time where batches are small. */
 #define SHARE_ROWS 1024
+/* Idle for so long they go: what they have fetched ahead takes memory. */
+#define TASKS_IDLE_US (60 * INT64CONST(1000000))
 
 static void
 tasks_attach(QueryRuntime *rt, BatchRun *run)
 {
+	int64 now = clock_monotonic_us();
 	ListCell *lc;
 
 	if (rt->query->options.parallelism <= 1)
@@ -144,8 +148,27 @@ tasks_attach(QueryRuntime *rt, BatchRun *run)
 		}
 		if (rt->tasks == NULL)
 			return;
+		rt->tasks_used = now;
 		task_scan_attach(rt->tasks, batch);
 	}
+	if (rt->tasks && now - rt->tasks_used > TASKS_IDLE_US)
+		runtime_close_tasks(rt);
+}
+
+/* Where groups are nearly as many as rows, they cost more on their way than rows do. Looked at again after so many batches. */
+#define ROWS_PER_GROUP 3
+#define UNFOLDED_BATCHES 64
+
+static void
+stage_fold(QueryRuntime *rt, Stage *stage, List *batches, PlannedStmt *planned)
+{
+	int64 rows = 0, groups = task_fold(rt->tasks, batches, planned, list_nth(rt->operators, stage->feeds));
+	ListCell *lc;
+
+	foreach (lc, batches)
+		rows += ((SourceBatch *) lfirst(lc))->rows;
+	if (groups * ROWS_PER_GROUP > rows && stream_task_rows > 0)
+		stage->unfolded = UNFOLDED_BATCHES;
 }
 
 /* The ranges of a stage that tasks run; NIL: it runs here. */
@@ -156,7 +179,9 @@ stage_shared_batches(Stage *stage)
 	bool any = false;
 	ListCell *lc;
 
-	foreach (lc, stage->alone ? NIL : stage->sources)
+	if (stage->alone || (stage->unfolded > 0 && stage->unfolded-- > 0))
+		return NIL;
+	foreach (lc, stage->sources)
 	{
 		SourceBatch *batch = source_running(lfirst_oid(lc));
 
@@ -182,7 +207,7 @@ stage_run(QueryRuntime *rt, BatchRun *run, Stage *stage, Tuplestorestate **outpu
 
 	if (shared != NIL)
 	{
-		task_fold(rt->tasks, shared, planned, list_nth(rt->operators, stage->feeds));
+		stage_fold(rt, stage, shared, planned);
 		return 0;
 	}
 	if (stage->feeds >= 0)

@@ -255,8 +255,8 @@ runtime_open(StreamQuery *query, bool session_lock)
 	return rt;
 }
 
-static void
-tasks_close(QueryRuntime *rt)
+void
+runtime_close_tasks(QueryRuntime *rt)
 {
 	TaskPool *tasks = rt->tasks;
 
@@ -270,7 +270,7 @@ runtime_close(QueryRuntime *rt)
 {
 	ListCell *lc;
 
-	tasks_close(rt);
+	runtime_close_tasks(rt);
 
 	foreach (lc, rt->readers)
 	{
@@ -286,7 +286,7 @@ runtime_close(QueryRuntime *rt)
 void
 runtime_forget(QueryRuntime *rt)
 {
-	tasks_close(rt); /* in whatever they are */
+	runtime_close_tasks(rt); /* in whatever they are */
 	/* State is read again by the next batch, from what is committed. */
 	operators_drop(rt);
 	rt->logs_known = false;

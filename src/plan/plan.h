@@ -28,6 +28,7 @@ typedef struct Stage
 	bool retracts;		  /* its rows are those that leave the sink's target */
 	int input;			  /* which of its inputs */
 	const char *alone;	  /* why tasks do not run it, only read for it; NULL: they do */
+	int unfolded;		  /* folding its rows in tasks has not paid: so many batches more it is left */
 	List *reads;		  /* int list: operators whose output it reads, as ephemeral relations stage_relation_name(i) */
 } Stage;
 

@@ -3,7 +3,7 @@
  */
 #include "task/message.h"
 
-void
+int64
 task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op)
 {
 	SourceBatch *first = linitial(batches);
@@ -13,6 +13,7 @@ task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op)
 					  .nsources = list_length(batches),
 					  .info = *op->batch};
 	StringInfoData message;
+	int64 groups = 0;
 	ListCell *lc;
 
 	initStringInfo(&message);
@@ -26,7 +27,7 @@ task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op)
 		ByteReader block;
 
 		while (task_pool_receive(pool, i, &block) == MESSAGE_GROUPS)
-			while (block.at < block.end)
+			for (; block.at < block.end; groups++)
 				aggregate_partial_take(op, &block);
 		counts_take(&block, batches);
 		op->metrics.dropped += (int64) bytes_get_varint(&block);
@@ -37,4 +38,5 @@ task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op)
 
 		batch->observer_taken = batch->observed_all = true;
 	}
+	return groups;
 }

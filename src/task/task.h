@@ -34,8 +34,8 @@ extern void task_scan_attach(TaskPool *pool, SourceBatch *batch);
 
 /* ---- fold.c ---- */
 
-/* Has the tasks run the plan of a stage over these sources' ranges (SourceBatch), and takes the groups they fold its rows into. */
-extern void task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op);
+/* Has the tasks run the plan of a stage over these sources' ranges (SourceBatch), and takes the groups they fold its rows into; how many came. */
+extern int64 task_fold(TaskPool *pool, List *batches, PlannedStmt *planned, Operator *op);
 
 /* ---- process.c ---- */
 extern PGDLLEXPORT void stream_task_main(Datum arg) pg_attribute_noreturn();
