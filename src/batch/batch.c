@@ -240,6 +240,7 @@ batch_run(QueryRuntime *rt)
 	run.durations.started = clock_monotonic_us();
 	rt->last_rows = 0;
 
+	runtime_rest_tasks(rt);
 	runtime_begin(rt);
 	runtime_read_logs(rt);
 	runtime_prepare(rt);

@@ -5,7 +5,6 @@
 #include "batch/step.h"
 
 #include "access/xact.h"
-#include "batch/runtime.h"
 #include "executor/executor.h"
 #include "metadata/dead_letter.h"
 #include "metadata/replay.h"
@@ -121,13 +120,10 @@ batch_is_worth_tasks(SourceBatch *batch)
 
 /* Rows of a source without partitions go to the shares by turns; few at a time where batches are small. */
 #define SHARE_ROWS 1024
-/* Idle for so long they go: what they have fetched ahead takes memory. */
-#define TASKS_IDLE_US (60 * INT64CONST(1000000))
 
 static void
 tasks_attach(QueryRuntime *rt, BatchRun *run)
 {
-	int64 now = clock_monotonic_us();
 	ListCell *lc;
 
 	if (rt->query->options.parallelism <= 1)
@@ -148,11 +144,9 @@ tasks_attach(QueryRuntime *rt, BatchRun *run)
 		}
 		if (rt->tasks == NULL)
 			return;
-		rt->tasks_used = now;
+		rt->tasks_used = clock_monotonic_us();
 		task_scan_attach(rt->tasks, batch);
 	}
-	if (rt->tasks && now - rt->tasks_used > TASKS_IDLE_US)
-		runtime_close_tasks(rt);
 }
 
 /* Where groups are nearly as many as rows, they cost more on their way than rows do. Looked at again after so many batches. */

@@ -8,6 +8,7 @@
 #include "executor/spi.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
+#include "util/clock.h"
 #include "util/json_build.h"
 #include "util/options.h"
 #include "utils/memutils.h"
@@ -255,8 +256,8 @@ runtime_open(StreamQuery *query, bool session_lock)
 	return rt;
 }
 
-void
-runtime_close_tasks(QueryRuntime *rt)
+static void
+tasks_close(QueryRuntime *rt)
 {
 	TaskPool *tasks = rt->tasks;
 
@@ -265,12 +266,22 @@ runtime_close_tasks(QueryRuntime *rt)
 		task_pool_close(tasks);
 }
 
+/* What they have fetched ahead takes memory, and their clients have things to say that nobody hears. */
+#define TASKS_IDLE_US (60 * INT64CONST(1000000))
+
+void
+runtime_rest_tasks(QueryRuntime *rt)
+{
+	if (rt->tasks && clock_monotonic_us() - rt->tasks_used > TASKS_IDLE_US)
+		tasks_close(rt);
+}
+
 void
 runtime_close(QueryRuntime *rt)
 {
 	ListCell *lc;
 
-	runtime_close_tasks(rt);
+	tasks_close(rt);
 
 	foreach (lc, rt->readers)
 	{
@@ -286,7 +297,7 @@ runtime_close(QueryRuntime *rt)
 void
 runtime_forget(QueryRuntime *rt)
 {
-	runtime_close_tasks(rt); /* in whatever they are */
+	tasks_close(rt); /* in whatever they are */
 	/* State is read again by the next batch, from what is committed. */
 	operators_drop(rt);
 	rt->logs_known = false;

@@ -13,8 +13,8 @@ extern void runtime_prepare(QueryRuntime *rt);
 /* Where the logs are; read again when not known, and always in the foreground, where another session may have run batches in between. */
 extern void runtime_read_logs(QueryRuntime *rt);
 
-/* Ends the tasks; those of the next batch that wants some are new ones. */
-extern void runtime_close_tasks(QueryRuntime *rt);
+/* Ends tasks that had nothing to do for a while; the next batch that wants some starts others. */
+extern void runtime_rest_tasks(QueryRuntime *rt);
 
 /* The batch whose state is the present: last_batch, or the open epoch's. */
 extern int64 runtime_state_batch(QueryRuntime *rt);

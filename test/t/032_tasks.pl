@@ -89,6 +89,19 @@ arrives('new workers');
 $node->safe_psql('postgres', q(SELECT stream.stop_query(name) FROM stream.queries));
 ok(process_gone($_), 'and one whose query is stopped') for @pids;
 
+# Whoever wants a table for himself waits for the batch, and its tasks do not wait for him.
+$node->safe_psql('postgres', q(
+	CREATE TABLE shop (k int, city text);
+	INSERT INTO shop SELECT i, 'city' || i % 3 FROM generate_series(0, 9) i;
+	CREATE TABLE sale (k int, v int);
+	SELECT stream.create_source('sales', 'table', options => '{"table": "sale"}');
+	SELECT stream.create_query('cities', 'SELECT city, count(*) AS n, sum(v) AS s FROM sales JOIN shop USING (k) GROUP BY city', stream.to_table('cities_out'), output_mode => 'update',
+		options => '{"parallelism": 2}');
+	DO $$ BEGIN FOR i IN 1 .. 150 LOOP INSERT INTO sale SELECT j % 10, j FROM generate_series(1, 10) j; COMMIT; LOCK TABLE shop, sale IN ACCESS EXCLUSIVE MODE; COMMIT; END LOOP; END $$));
+ok(wait_for_sql($node, 'SELECT sum(n), sum(s) FROM cities_out', '1500|8250', 60), 'tables are locked and let go while tasks read them');
+cmp_ok($node->safe_psql('postgres', q(SELECT last_batch_id FROM stream.queries WHERE name = 'cities')), '>', 5, 'batch by batch');
+$node->safe_psql('postgres', q(SELECT stream.stop_query('cities')));
+
 # Another number of tasks over the same state.
 $node->safe_psql('postgres', q(SELECT stream.alter_query('minutes', options => '{"parallelism": 2, "max_retries": 1000}'); SELECT stream.start_query('minutes'); SELECT stream.start_query('rows')), @$anna);
 produce(3000, 5);
