@@ -246,7 +246,7 @@ runtime_open(StreamQuery *query, bool session_lock)
 	rt->operator_context = AllocSetContextCreate(context, "stream_ext operators", ALLOCSET_DEFAULT_SIZES);
 	rt->query = query_load_by_id(query->id, false);
 	rt->session_lock = session_lock;
-	rt->ignore_limits = query->trigger.kind == TRIGGER_ONCE;
+	rt->ignore_limits = rt->query->trigger.kind == TRIGGER_ONCE;
 	query_run_load(query->id, &run);
 	rt->run_id = session_lock && run.run_id ? run.run_id : query_run_new_id();
 	query_apply_settings(rt->query);

@@ -445,12 +445,15 @@ archive_move(const char *path, const char *directory)
 	return -1;
 }
 
+/* Not what came under its name since, which nobody has read. */
 static void
 file_clean(FileReader *reader, FileEntry *entry)
 {
 	FileOptions *options = reader->base.def->options;
 	bool gone = strcmp(options->clean_source, "delete") == 0;
 
+	if (!file_is_same(entry))
+		return;
 	if ((gone ? unlink(entry->path) : archive_move(entry->path, options->archive_dir)) != 0 && errno != ENOENT)
 		ereport(LOG, (errcode_for_file_access(), errmsg("could not %s file \"%s\" of source %s: %m", gone ? "delete" : "archive", entry->path,
 														reader->base.def->name)));

@@ -40,6 +40,8 @@ extern List *file_list(SourceDef *def, HTAB *known);
 extern void file_check_access(SourceDef *def);
 /* May a file with this real path be read: below the fixed part of option path, and below the configured roots? */
 extern bool file_is_permitted(SourceDef *def, const char *real);
+/* Is what lies there what was listed, neither gone nor changed since? */
+extern bool file_is_same(FileEntry *entry);
 /* Format of one file: the option, or the extension without .gz; 22023 for an unknown one. */
 extern const char *file_format(SourceDef *def, const char *path);
 

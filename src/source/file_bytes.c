@@ -55,7 +55,20 @@ report_damaged(FileBytes *bytes, const char *why)
 					errhint("Files must appear whole, by rename, and not change. stream.skip_batch gives up the batch.")));
 }
 
-/* What was a regular file when it was listed may be a link by now. */
+/* The real path of an open file, whatever its name leads to by now; where no kernel tells, name stays. */
+static void
+opened_path(int fd, char *name)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink(psprintf("/proc/self/fd/%d", fd), path, sizeof(path) - 1);
+
+	if (n <= 0)
+		return;
+	path[n] = '\0';
+	strcpy(name, path);
+}
+
+/* What was a regular file when it was listed may be a link by now, or lie behind one. */
 static void
 bytes_open(FileBytes *bytes)
 {
@@ -73,6 +86,7 @@ bytes_open(FileBytes *bytes)
 		ereport(ERROR, (errcode_for_file_access(), errmsg("could not open file \"%s\" of source %s: %m", path, bytes->def->name),
 						errhint("A file must stay until the batch that reads it is committed. stream.skip_batch gives up the batch.")));
 	}
+	opened_path(bytes->fd, real);
 	if (fstat(bytes->fd, &st) != 0 || !S_ISREG(st.st_mode) || !file_is_permitted(bytes->def, real))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("file \"%s\" of source %s is not what it was when it was found", path, bytes->def->name),
 						errdetail("It is no regular file, or leads outside the permitted directories.")));

@@ -118,6 +118,20 @@ name_is_unfinished(const char *name, const char *pattern)
 	return false;
 }
 
+static TimestampTz
+modified_at(const struct stat *st)
+{
+	return time_t_to_timestamptz(st->st_mtim.tv_sec) + st->st_mtim.tv_nsec / 1000;
+}
+
+bool
+file_is_same(FileEntry *entry)
+{
+	struct stat st;
+
+	return stat(entry->path, &st) == 0 && modified_at(&st) == entry->modified && st.st_size == entry->size;
+}
+
 static List *
 list_add(List *files, SourceDef *def, const char *path, HTAB *known)
 {
@@ -134,7 +148,7 @@ list_add(List *files, SourceDef *def, const char *path, HTAB *known)
 		return files;
 	entry = palloc(sizeof(FileEntry));
 	entry->path = pstrdup(path);
-	entry->modified = time_t_to_timestamptz(st.st_mtim.tv_sec) + st.st_mtim.tv_nsec / 1000;
+	entry->modified = modified_at(&st);
 	entry->size = st.st_size;
 	return lappend(files, entry);
 }

@@ -242,6 +242,11 @@ SELECT source('cleaned', 'clean/*.json', 'id int', '{"clean_source": "delete"}')
 SELECT query('cleaned', 'SELECT id FROM cleaned');
 CALL stream.process_all_available('cleaned');
 SELECT pg_ls_dir(:'dir' || '/clean');
+-- Not what comes under a name that was read, also to a reader that knows of no clean up.
+CALL run('cd ' || :'dir' || ' && echo ''{"id": 100}'' > clean/a.json && echo ''{"id": 101}'' > clean/c.json');
+CALL stream.process_all_available('cleaned');
+SELECT pg_ls_dir(:'dir' || '/clean');
+CALL run('rm ' || :'dir' || '/clean/a.json');
 SELECT source('archived', 'clean/*.json', 'id int', jsonb_build_object('clean_source', 'archive', 'archive_dir', :'dir' || '/archive'));
 SELECT query('archived', 'SELECT id FROM archived');
 CALL run('cd ' || :'dir' || ' && cp order/a.json order/b.json clean && echo old > archive/a.json');
