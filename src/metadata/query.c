@@ -286,6 +286,26 @@ query_ids(void)
 	return ids;
 }
 
+List *
+query_names(void)
+{
+	HeapScan *scan = heap_scan_begin("query", "query_pkey", 0, NULL, false);
+	Datum v[QUERY_COLUMNS];
+	bool n[QUERY_COLUMNS];
+	List *names = NIL;
+
+	while (heap_scan_next(scan, v, n) != NULL)
+	{
+		QueryName *name = palloc(sizeof(QueryName));
+
+		name->id = DatumGetInt64(v[QUERY_ID]);
+		name->name = TextDatumGetCString(v[QUERY_NAME]);
+		names = lappend(names, name);
+	}
+	heap_scan_end(scan);
+	return names;
+}
+
 int64
 query_next_id(void)
 {

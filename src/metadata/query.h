@@ -71,6 +71,14 @@ typedef struct StreamQuery
 extern StreamQuery *query_load(const char *name, bool missing_ok);
 extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
 extern List *query_ids(void); /* int64 *, of all there are */
+
+typedef struct QueryName
+{
+	int64 id;
+	char *name;
+} QueryName;
+
+extern List *query_names(void); /* QueryName, of all there are */
 /* ereport 42501 unless the current user is a member of the owner. */
 extern void query_check_owner(StreamQuery *query);
 /* Writes the row: inserts (new) or updates by id. id, name, owner_name, text, sink, output_mode, trigger_datum, *_json, settings, signature, starts, incarnation. */

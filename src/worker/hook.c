@@ -25,6 +25,7 @@
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "worker/dependent.h"
 #include "worker/status.h"
 #include "worker/worker.h"
 
@@ -185,6 +186,15 @@ database_to_look_at(Node *stmt)
 /* ---- hooks ---- */
 
 static void
+go_on(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
+	  DestReceiver *dest, QueryCompletion *completion)
+{
+	ProcessUtility_hook_type next = next_utility ? next_utility : standard_ProcessUtility;
+
+	next(pstmt, query, read_only_tree, context, params, env, dest, completion);
+}
+
+static void
 hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context, ParamListInfo params,
 			 QueryEnvironment *env, DestReceiver *dest, QueryCompletion *completion)
 {
@@ -193,15 +203,27 @@ hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, Process
 	bool prepared = IsA(stmt, TransactionStmt) && ((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED;
 	Oid to_free = in_transaction ? database_to_free(stmt) : InvalidOid;
 	Oid to_look_at = in_transaction ? database_to_look_at(stmt) : InvalidOid;
+	List *named = in_transaction ? dependent_queries(stmt) : NIL;
+	MemoryContext caller = CurrentMemoryContext;
 
 	if (OidIsValid(to_free))
 		block(to_free);
 	if (OidIsValid(to_look_at))
 		worker_ask_supervisor_at_commit(to_look_at);
-	if (next_utility)
-		next_utility(pstmt, query, read_only_tree, context, params, env, dest, completion);
+	if (named == NIL)
+		go_on(pstmt, query, read_only_tree, context, params, env, dest, completion);
 	else
-		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, completion);
+	{
+		PG_TRY();
+		{
+			go_on(pstmt, query, read_only_tree, context, params, env, dest, completion);
+		}
+		PG_CATCH();
+		{
+			dependent_rethrow(named, caller);
+		}
+		PG_END_TRY();
+	}
 	if (prepared)
 		wakeup_all();
 }
