@@ -1,6 +1,6 @@
 /*
  * aggregate_partial.c: groups that were folded elsewhere, by a task over its share of a batch: given as bytes, taken into the live groups.
- * Key, closing time, transition values as the state would keep them. Danger: whoever folds must drop late rows, and the order of rows must not matter.
+ * Key (of sliding windows: the pane's), closing time, transition values as the state would keep them. Danger: whoever folds must drop late rows, and the order of rows must not matter.
  */
 #include "operator/aggregate.h"
 
@@ -40,7 +40,7 @@ aggregate_has_partials(OperatorSpec *base)
 	AggregateSpec *spec = (AggregateSpec *) base;
 	ListCell *lc;
 
-	if (base->ops != &aggregate_operator || spec->merges || spec->combines)
+	if (base->ops != &aggregate_operator && base->ops != &hop_operator)
 		return false;
 	for (int i = 0; i < spec->nkeys; i++)
 		if (!type_is_exact(TupleDescAttr(base->input[0], i)->atttypid, spec->collations[i]))
@@ -56,8 +56,11 @@ aggregate_has_partials(OperatorSpec *base)
 typedef struct SpecHead
 {
 	int nkeys, ncalls, ncolumns, event_time;
-	bool has_watermark;
+	bool has_watermark, combines;
 	OutputMode output_mode;
+	bool hops; /* then also: */
+	int start;
+	int64 size, slide, origin;
 } SpecHead;
 
 typedef struct SpecColumn
@@ -87,9 +90,25 @@ aggregate_spec_write(OperatorSpec *base, StringInfo out)
 {
 	AggregateSpec *spec = (AggregateSpec *) base;
 	TupleDesc desc = base->input[0];
-	SpecHead head = {spec->nkeys, list_length(spec->calls), desc->natts, spec->event_time, base->has_watermark, base->output_mode};
+	SpecHead head = {.nkeys = spec->nkeys,
+					 .ncalls = list_length(spec->calls),
+					 .ncolumns = desc->natts,
+					 .event_time = spec->event_time,
+					 .has_watermark = base->has_watermark,
+					 .combines = spec->combines,
+					 .output_mode = base->output_mode,
+					 .hops = base->ops == &hop_operator};
 	ListCell *lc;
 
+	if (head.hops)
+	{
+		HopSpec *hop = (HopSpec *) spec;
+
+		head.start = hop->start;
+		head.size = hop->size;
+		head.slide = hop->slide;
+		head.origin = hop->origin;
+	}
 	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(out, (char *) spec->eq_operators, sizeof(Oid) * spec->nkeys);
 	appendBinaryStringInfo(out, (char *) spec->collations, sizeof(Oid) * spec->nkeys);
@@ -143,11 +162,17 @@ call_read(ByteReader *reader)
 OperatorSpec *
 aggregate_spec_read(ByteReader *reader)
 {
-	AggregateSpec *spec = palloc0(sizeof(AggregateSpec));
+	HopSpec *hop = palloc0(sizeof(HopSpec));
+	AggregateSpec *spec = &hop->aggregate;
 	SpecHead head;
 
 	read_bytes(reader, &head, sizeof(head));
-	spec->base.ops = &aggregate_operator;
+	hop->start = head.start;
+	hop->size = head.size;
+	hop->slide = head.slide;
+	hop->origin = head.origin;
+	spec->base.ops = head.hops ? &hop_operator : &aggregate_operator;
+	spec->combines = head.combines;
 	spec->base.ninputs = 1;
 	spec->base.has_watermark = head.has_watermark;
 	spec->base.output_mode = head.output_mode;
@@ -201,7 +226,8 @@ partial_memory(AggregateOperator *op)
 {
 	if (op->partial_context == NULL)
 	{
-		aggregate_prepare_combines(op);
+		if (!op->combines)
+			aggregate_prepare_combines(op);
 		op->partial_context = AllocSetContextCreate(op->base.context, "stream aggregate partial", ALLOCSET_DEFAULT_SIZES);
 	}
 	return op->partial_context;

@@ -16,7 +16,10 @@ SELECT stream.create_query('first', 'SELECT DISTINCT ON (k) k, id FROM events', 
 SELECT stream.create_query('rows', 'SELECT id, v + 1 AS v FROM events WHERE v % 3 = 0', stream.to_table('rows'), options => '{"parallelism": 2}', start => false);
 SELECT stream.create_query('twofold', 'SELECT k, count(*) AS n FROM (SELECT k FROM events UNION ALL SELECT k FROM events WHERE v < 10) u GROUP BY k', stream.to_table('twofold'), 'complete',
 	options => '{"parallelism": 2}', start => false);
-SELECT q, regexp_replace(l, '^ *', '') FROM unnest(ARRAY['sums', 'careful', 'ordered', 'first', 'rows', 'twofold']) q, LATERAL stream.explain_query(q) l WHERE l ~ 'Tasks';
+SELECT stream.create_query('hops', 'SELECT k, stream.hop(at, ''2 minutes'', ''30 seconds'') AS w, count(*) AS n, sum(v) AS s, avg(v::numeric) AS a FROM events GROUP BY 1, 2', stream.to_table('hops'),
+	options => '{"parallelism": 2}', start => false);
+SELECT stream.create_query('inexact', 'SELECT v::numeric AS k, count(*) AS n FROM events GROUP BY 1', stream.to_table('inexact'), 'update', options => '{"parallelism": 2}', start => false);
+SELECT q, regexp_replace(l, '^ *', '') FROM unnest(ARRAY['sums', 'careful', 'ordered', 'first', 'rows', 'twofold', 'hops', 'inexact']) q, LATERAL stream.explain_query(q) l WHERE l ~ 'Tasks';
 
 -- One process's results, over two batches.
 CALL stream.process_all_available('sums');
@@ -25,6 +28,7 @@ CALL stream.process_all_available('ordered');
 CALL stream.process_all_available('first');
 CALL stream.process_all_available('rows');
 CALL stream.process_all_available('twofold');
+CALL stream.process_all_available('hops');
 INSERT INTO event SELECT i, 'k' || i % 8, '2026-01-01Z'::timestamptz + i * interval '1 second', i FROM generate_series(401, 700) i;
 CALL stream.process_all_available('sums');
 CALL stream.process_all_available('careful');
@@ -32,6 +36,7 @@ CALL stream.process_all_available('ordered');
 CALL stream.process_all_available('first');
 CALL stream.process_all_available('rows');
 CALL stream.process_all_available('twofold');
+CALL stream.process_all_available('hops');
 WITH hand AS (SELECT s.city, stream.tumble(e.at, '1 minute') AS w, count(*) AS n, sum(v) AS s, avg(v) AS a, max(v::numeric) AS m, count(*) FILTER (WHERE v > 50) AS f
 	FROM event e JOIN shop s USING (k) WHERE v % 2 = 0 GROUP BY 1, 2), here AS (SELECT city, w, n, s, a, m, f FROM sums)
 SELECT (SELECT count(*) FROM hand) AS groups, (SELECT count(*) FROM (TABLE hand EXCEPT TABLE here) x) AS lost, (SELECT count(*) FROM (TABLE here EXCEPT TABLE hand) x) AS wrong;
@@ -40,6 +45,9 @@ SELECT k, ids = (SELECT array_agg(id ORDER BY id) FROM event e WHERE e.k = o.k) 
 SELECT k, id FROM first ORDER BY k;
 SELECT count(*), sum(v), array_agg(id ORDER BY ctid) = array_agg(id ORDER BY id) AS in_order FROM rows;
 SELECT k, n = (SELECT count(*) + count(*) FILTER (WHERE v < 10) FROM event e WHERE e.k = b.k) AS same FROM twofold b ORDER BY k;
+WITH hand AS (SELECT k, w, count(*) AS n, sum(v) AS s, avg(v::numeric) AS a FROM event, LATERAL stream.hop(at, '2 minutes', '30 seconds') w GROUP BY 1, 2 HAVING upper(w) <= '2026-01-01 00:11:30Z'),
+	here AS (SELECT k, w, n, s, a FROM hops)
+SELECT (SELECT count(*) FROM hand) AS windows, (SELECT count(*) FROM (TABLE hand EXCEPT TABLE here) x) AS lost, (SELECT count(*) FROM (TABLE here EXCEPT TABLE hand) x) AS wrong;
 SELECT query, batch_id, num_input_rows, num_output_rows, watermark FROM stream.progress WHERE query IN ('sums', 'rows') ORDER BY query DESC, batch_id;
 
 -- Another number of tasks goes on from the same state; with one process it is the one that reads.
