@@ -220,6 +220,17 @@ suite_lint()
 	suite_one 'every SQL object has a comment' suite_sql_is_empty test/lib/uncommented.sql
 	suite_one 'exported symbols are the intended ones' suite_symbols
 	suite_one 'the reference names everything' test/lib/documented
+	suite_one 'every expected result has its test' suite_expected
+}
+
+suite_expected()
+{
+	local file name status=0
+	for file in expected/*.out; do
+		name=$(basename "$file" .out)
+		compgen -G "test/s*/${name%_[0-9]}.s*" >/dev/null || compgen -G "test/s*/$name.s*" >/dev/null || { echo "no test of $file"; status=1; }
+	done
+	return $status
 }
 
 suite_sql_is_empty() # the query finds nothing
