@@ -36,15 +36,15 @@ housekeeping_due(QueryRuntime *rt, Housekeeping *work)
 	work->query_id = rt->query->id;
 	work->incarnation = rt->query->incarnation;
 	work->last_batch = rt->last_batch;
-	work->purge_upto = rt->last_batch - retain;
+	work->purge_upto = rt->last_batch - retain - 1; /* what the oldest of them began with is kept too */
 	foreach (lc, runtime_stores(rt))
 	{
 		work->fold = work->fold || state_fold_due(lfirst(lc));
 		bytes += state_fold_work(lfirst(lc));
 	}
 	work->big = bytes > BIG_WORK;
-	/* In steps of a quarter of what is kept, so that hardly any batch is followed by a purge. */
-	return work->fold || work->purge_upto - rt->purged_upto >= Max(retain / 4, 16);
+	/* In steps of a quarter of what is kept, so that hardly any batch is followed by a purge; who keeps very little wants no more. */
+	return work->fold || work->purge_upto - rt->purged_upto >= Max(retain / 4, Min(retain, 16));
 }
 
 void

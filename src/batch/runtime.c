@@ -247,6 +247,7 @@ runtime_open(StreamQuery *query, bool session_lock)
 	rt->query = query_load_by_id(query->id, false);
 	rt->session_lock = session_lock;
 	rt->ignore_limits = rt->query->trigger.kind == TRIGGER_ONCE;
+	rt->purged_upto = -1;
 	query_run_load(query->id, &run);
 	rt->run_id = session_lock && run.run_id ? run.run_id : query_run_new_id();
 	query_apply_settings(rt->query);
