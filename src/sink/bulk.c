@@ -28,6 +28,7 @@ struct Bulk
 	/* of the running batch */
 	EState *estate;
 	ResultRelInfo *target;
+	TupleDesc desc; /* of the target, a copy: a thousand slots that count their references to the cached one cost more than the rows */
 	TupleTableSlot *slots[BULK_ROWS];
 	int nslots; /* made so far */
 	int nrows;
@@ -116,6 +117,7 @@ bulk_begin(Bulk *bulk)
 	bulk->target = makeNode(ResultRelInfo);
 	InitResultRelInfo(bulk->target, table_open(bulk->relid, RowExclusiveLock), 0, NULL, 0);
 	ExecOpenIndices(bulk->target, false);
+	bulk->desc = CreateTupleDescCopy(RelationGetDescr(bulk->target->ri_RelationDesc));
 	MemoryContextSwitchTo(caller);
 }
 
@@ -145,7 +147,7 @@ slot_next(Bulk *bulk)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(bulk->estate->es_query_cxt);
 
-		bulk->slots[bulk->nslots++] = table_slot_create(bulk->target->ri_RelationDesc, &bulk->estate->es_tupleTable);
+		bulk->slots[bulk->nslots++] = ExecAllocTableSlot(&bulk->estate->es_tupleTable, bulk->desc, table_slot_callbacks(bulk->target->ri_RelationDesc));
 		MemoryContextSwitchTo(caller);
 	}
 	return bulk->slots[bulk->nrows];
