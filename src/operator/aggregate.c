@@ -143,6 +143,7 @@ aggregate_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider
 
 	op->base.context = context;
 	aggregate_init(op, &aggregate_operator, spec, query_id, provider, last_batch);
+	op->group = row_group_create(spec->input[0]);
 	MemoryContextSwitchTo(caller);
 	return &op->base;
 }
@@ -216,6 +217,7 @@ aggregate_begin(Operator *base, const BatchInfo *batch)
 	base->batch = batch;
 	memset(&base->metrics, 0, sizeof(base->metrics));
 	MemoryContextReset(op->batch_context);
+	row_group_clear(op->group);
 }
 
 static inline bool
@@ -230,13 +232,12 @@ is_late(AggregateOperator *op, TupleTableSlot *slot)
 }
 
 static void
-aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
+row_receive(Operator *base, TupleTableSlot *slot)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
 	StateEntry *entry;
 	bool created;
 
-	slot_getallattrs(slot);
 	if (op->closes && is_late(op, slot))
 	{
 		operator_late_row(base, slot);
@@ -250,6 +251,20 @@ aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
 			op->provider->set_expiry(op->groups, entry, DatumGetTimestampTz(slot->tts_values[op->spec->event_time - 1]));
 	}
 	aggregate_value_advance(op, entry->value, entry, slot);
+}
+
+static void
+aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
+{
+	AggregateOperator *op = (AggregateOperator *) base;
+
+	row_group_receive(op->group, base, op->groups, row_receive, slot);
+}
+
+void
+aggregate_drain(AggregateOperator *op)
+{
+	row_group_drain(op->group, &op->base, op->groups, row_receive);
 }
 
 TupleTableSlot *
@@ -354,6 +369,7 @@ aggregate_finish(Operator *base, Tuplestorestate *out)
 {
 	AggregateOperator *op = (AggregateOperator *) base;
 
+	aggregate_drain(op);
 	if (base->batch->output_mode == OUTPUT_COMPLETE)
 		emit_all(op, out);
 	else if (base->batch->output_mode == OUTPUT_UPDATE)

@@ -14,6 +14,7 @@
 #include "postgres.h"
 #include "executor/nodeAgg.h"
 #include "operator/operator.h"
+#include "operator/row_group.h"
 #include "state/codec.h"
 #include "utils/sortsupport.h"
 
@@ -111,6 +112,7 @@ typedef struct AggregateOperator
 	int nprefix; /* sessions: entries are found by so many leading keys */
 	TupleTableSlot *key_slot, *output_slot;
 	MemoryContext partial_context; /* of a group that comes from elsewhere; NULL: none has */
+	RowGroup *group; /* aggregate.c's own */
 } AggregateOperator;
 
 /* ---- aggregate.c: for operators that are aggregates and more ---- */
@@ -123,6 +125,8 @@ extern void aggregate_extend(Operator *base, OperatorSpec *saved, List *places);
 extern TupleTableSlot *aggregate_group_row(AggregateOperator *op, MinimalTuple key, Cell *cells);
 extern void aggregate_group_row_done(AggregateOperator *op);
 extern void aggregate_measure(AggregateOperator *op);
+/* Rows held back, into their groups. */
+extern void aggregate_drain(AggregateOperator *op);
 extern void aggregate_flush(Operator *base);
 extern void aggregate_committed(Operator *base);
 extern void aggregate_forget(Operator *base, int64 last_batch);

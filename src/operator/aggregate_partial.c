@@ -204,6 +204,7 @@ aggregate_partials_give(Operator *base, PartialTaker take, void *arg)
 	StringInfoData bytes;
 	StateEntry *entry;
 
+	aggregate_drain(op);
 	initStringInfo(&bytes);
 	op->provider->scan_start(op->groups);
 	while ((entry = op->provider->scan_next(op->groups)))
@@ -243,6 +244,7 @@ aggregate_partial_take(Operator *base, ByteReader *reader)
 	const char *value;
 	bool created;
 
+	aggregate_drain(op);
 	read_bytes(reader, &head, sizeof(head));
 	ExecClearTuple(op->key_slot);
 	if (head.key_length > 0)

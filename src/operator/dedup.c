@@ -5,6 +5,7 @@
 #include "operator/operator.h"
 
 #include "executor/executor.h"
+#include "operator/row_group.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -12,6 +13,7 @@ typedef struct Dedup
 {
 	Operator base;
 	StateStore *store;
+	RowGroup *group;
 	TupleTableSlot *output; /* virtual, of the output columns */
 } Dedup;
 
@@ -71,6 +73,7 @@ dedup_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, in
 	dedup->base.context = CurrentMemoryContext;
 	dedup->store = provider->open(&schema, last_batch);
 	dedup->base.stores = list_make1(dedup->store);
+	dedup->group = row_group_create(base->input[0]);
 	dedup->output = MakeSingleTupleTableSlot(base->output, &TTSOpsVirtual);
 	return &dedup->base;
 }
@@ -79,6 +82,7 @@ static void
 dedup_begin(Operator *op, const BatchInfo *batch)
 {
 	op->batch = batch;
+	row_group_clear(((Dedup *) op)->group);
 	op->metrics.custom_name = "numDroppedDuplicateRows";
 }
 
@@ -108,7 +112,7 @@ dedup_expiry(DedupSpec *spec, TupleTableSlot *slot)
 }
 
 static void
-dedup_receive(Operator *op, int input, TupleTableSlot *slot)
+row_receive(Operator *op, TupleTableSlot *slot)
 {
 	Dedup *dedup = (Dedup *) op;
 	DedupSpec *spec = (DedupSpec *) op->spec;
@@ -117,7 +121,6 @@ dedup_receive(Operator *op, int input, TupleTableSlot *slot)
 	StateEntry *entry;
 	bool created;
 
-	slot_getallattrs(slot);
 	if (dedup_is_late(spec, op->batch, slot))
 	{
 		operator_late_row(op, slot);
@@ -139,12 +142,21 @@ dedup_receive(Operator *op, int input, TupleTableSlot *slot)
 }
 
 static void
+dedup_receive(Operator *op, int input, TupleTableSlot *slot)
+{
+	Dedup *dedup = (Dedup *) op;
+
+	row_group_receive(dedup->group, op, dedup->store, row_receive, slot);
+}
+
+static void
 dedup_finish(Operator *op, Tuplestorestate *out)
 {
 	Dedup *dedup = (Dedup *) op;
 	const StateProvider *provider = dedup->store->provider;
 	StateEntry *entry;
 
+	row_group_drain(dedup->group, op, dedup->store, row_receive);
 	if (!op->spec->has_watermark)
 		return;
 	while ((entry = provider->next_expired(dedup->store, op->batch->evict_watermark)) != NULL)

@@ -5,151 +5,17 @@
  * a key are found by scanning the state by prefix. The left input is fed first: its rows meet the right state; then right rows meet the left state, this
  * batch's left rows included. Eviction comes last, so no match is missed.
  */
-#include "operator/operator.h"
+#include "operator/join.h"
 
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "optimizer/optimizer.h"
-#include "state/row_codec.h"
 #include "util/compat.h"
-#include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #define SERIAL_BITS 32 /* rows of one batch and side */
 
-#define INT8_EQUAL_OPERATOR 410 /* = of int8; pg_operator_d.h has no name for it */
-
-/* A stored row: the live value of a state entry. */
-typedef struct JoinRow
-{
-	bool matched;
-	MinimalTuple payload;
-} JoinRow;
-
-typedef struct Side
-{
-	StateStore *store;
-	RowCodec *codec;	   /* of payloads */
-	TupleTableSlot *key;   /* join keys and serial number, for the store */
-	TupleTableSlot *row;   /* a stored row as the qual sees it: an input row whose payload is filled */
-	TupleTableSlot *payload;
-	TupleTableSlot *shown; /* to the state reader */
-	int64 next_serial;	   /* of this batch */
-	bool preserved;		   /* unmatched rows are emitted with NULLs for the other side */
-} Side;
-
-typedef struct StreamJoin
-{
-	Operator base;
-	Side sides[2];
-	ExprContext *econtext;
-	ExprState *qual;
-	TupleTableSlot *output;
-} StreamJoin;
-
-/* ---- values ---- */
-
-static void
-join_serialize(void *arg, StateEntry *entry, StringInfo out)
-{
-	JoinRow *row = entry->value;
-
-	appendStringInfoChar(out, row->matched ? 1 : 0);
-	row_codec_write(((Side *) arg)->codec, row->payload, out);
-}
-
-static void
-join_deserialize(void *arg, StateEntry *entry, const char *bytes, Size len, MemoryContext context)
-{
-	MemoryContext caller = MemoryContextSwitchTo(context);
-	JoinRow *row = palloc0(sizeof(JoinRow));
-
-	row->matched = bytes[0] != 0;
-	row->payload = row_codec_read(((Side *) arg)->codec, bytes + 1, len - 1);
-	entry->value = row;
-	MemoryContextSwitchTo(caller);
-}
-
-static void
-join_release(void *arg, StateEntry *entry)
-{
-	JoinRow *row = entry->value;
-
-	if (row)
-	{
-		pfree(row->payload);
-		pfree(row);
-	}
-	entry->value = NULL;
-}
-
-static const StateValueOps join_value_ops = {join_serialize, join_deserialize, join_release};
-
 /* ---- open ---- */
-
-static StateSchema
-side_schema(JoinSpec *spec, int i, int64 query_id)
-{
-	StateSchema schema = {.query_id = query_id, .operator_id = spec->base.id, .state_name = i == 0 ? "left" : "right"};
-
-	schema.keydesc = CreateTemplateTupleDesc(spec->nkeys + 1);
-	schema.eq_operators = palloc(sizeof(Oid) * (spec->nkeys + 1));
-	schema.collations = palloc0(sizeof(Oid) * (spec->nkeys + 1));
-	for (int k = 1; k <= spec->nkeys; k++)
-	{
-		TupleDescCopyEntry(schema.keydesc, k, spec->base.input[i], k);
-		schema.eq_operators[k - 1] = spec->eq_operators[k - 1];
-		schema.collations[k - 1] = spec->collations[k - 1];
-	}
-	TupleDescInitEntry(schema.keydesc, spec->nkeys + 1, "serial", INT8OID, -1, 0);
-	schema.eq_operators[spec->nkeys] = INT8_EQUAL_OPERATOR;
-	schema.value_ops = &join_value_ops;
-	schema.nprefix = spec->nkeys;
-	schema.releasable = true;
-	return schema;
-}
-
-static TupleDesc
-side_payload(JoinSpec *spec, int i)
-{
-	TupleDesc payload = CreateTemplateTupleDesc(spec->npayload[i]);
-
-	for (int p = 1; p <= spec->npayload[i]; p++)
-		TupleDescCopyEntry(payload, p, spec->base.input[i], spec->nkeys + p);
-	return payload;
-}
-
-static void
-join_check(OperatorSpec *base)
-{
-	for (int i = 0; i < 2; i++)
-	{
-		StateSchema schema = side_schema((JoinSpec *) base, i, -1);
-
-		state_check_key(&schema);
-		(void) row_codec_create(side_payload((JoinSpec *) base, i));
-	}
-}
-
-static void
-side_open(StreamJoin *join, int i, int64 query_id, const StateProvider *provider, int64 last_batch)
-{
-	JoinSpec *spec = (JoinSpec *) join->base.spec;
-	Side *side = &join->sides[i];
-	StateSchema schema = side_schema(spec, i, query_id);
-	TupleDesc payload = side_payload(spec, i);
-
-	schema.operator_private = side;
-	side->codec = row_codec_create(payload);
-	side->key = MakeSingleTupleTableSlot(schema.keydesc, &TTSOpsMinimalTuple);
-	side->row = MakeSingleTupleTableSlot(spec->base.input[i], &TTSOpsVirtual);
-	side->payload = MakeSingleTupleTableSlot(payload, &TTSOpsMinimalTuple);
-	side->preserved = spec->type == STREAM_JOIN_FULL || spec->type == (i == 0 ? STREAM_JOIN_LEFT : STREAM_JOIN_RIGHT);
-	side->store = provider->open(&schema, last_batch);
-	join->base.stores = lappend(join->base.stores, side->store);
-}
 
 static Operator *
 join_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, int64 last_batch)
@@ -161,7 +27,7 @@ join_open(OperatorSpec *base, int64 query_id, const StateProvider *provider, int
 	join->base.spec = base;
 	join->base.context = CurrentMemoryContext;
 	for (int i = 0; i < 2; i++)
-		side_open(join, i, query_id, provider, last_batch);
+		join_side_open(join, i, query_id, provider, last_batch);
 	join->econtext = CreateStandaloneExprContext();
 	join->qual = spec->qual ? ExecInitQual((List *) expression_planner((Expr *) spec->qual), NULL) : NULL;
 	join->output = MakeSingleTupleTableSlot(base->output, &TTSOpsVirtual);
@@ -177,6 +43,8 @@ join_begin(Operator *op, const BatchInfo *batch)
 	join->econtext->ecxt_param_list_info = batch_info_params(batch);
 	/* Above all serial numbers of earlier batches, without having to know them. */
 	join->sides[0].next_serial = join->sides[1].next_serial = batch->batch_id << SERIAL_BITS;
+	for (int i = 0; i < 2; i++)
+		row_group_clear(join->sides[i].group);
 }
 
 /* ---- rows out ---- */
@@ -217,13 +85,13 @@ emit_unmatched(StreamJoin *join, int i, const Datum *payload, const bool *nulls)
 
 /* The stored row's payload into the slot the qual reads. Keys need not be there: they are equal to the incoming row's. */
 static void
-stored_row_load(StreamJoin *join, int i, JoinRow *row, TupleTableSlot *incoming)
+stored_row_load(StreamJoin *join, int i, StateEntry *entry, TupleTableSlot *incoming)
 {
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
 	Side *side = &join->sides[i];
 	TupleTableSlot *slot = side->row;
 
-	ExecStoreMinimalTuple(row->payload, side->payload, false);
+	ExecStoreMinimalTuple(entry->value, side->payload, false);
 	slot_getallattrs(side->payload);
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
@@ -272,19 +140,17 @@ row_probe(StreamJoin *join, int i, TupleTableSlot *incoming)
 	provider->scan_prefix(other->store, incoming);
 	while ((entry = provider->scan_prefix_next(other->store)) != NULL)
 	{
-		JoinRow *row = entry->value;
-
 		/* Semi: a left row counts once. */
-		if (semi && i == 1 && row->matched)
+		if (semi && i == 1 && entry->touched)
 			continue;
-		stored_row_load(join, 1 - i, row, incoming);
+		stored_row_load(join, 1 - i, entry, incoming);
 		if (!pair_qualifies(join, i, incoming))
 			continue;
 		matched = true;
 		emit_pair(join, i, incoming, other);
-		if (!row->matched && (other->preserved || semi))
+		if (!entry->touched && (other->preserved || semi))
 		{
-			row->matched = true;
+			entry->touched = true;
 			provider->changed(other->store, entry);
 		}
 		if (semi && i == 0)
@@ -294,31 +160,19 @@ row_probe(StreamJoin *join, int i, TupleTableSlot *incoming)
 }
 
 static void
-row_store(StreamJoin *join, int i, TupleTableSlot *slot, TimestampTz expires, bool matched)
+row_store(StreamJoin *join, int i, TupleTableSlot *slot, TupleTableSlot *key, TimestampTz expires, bool matched)
 {
 	JoinSpec *spec = (JoinSpec *) join->base.spec;
 	Side *side = &join->sides[i];
 	const StateProvider *provider = side->store->provider;
-	TupleTableSlot *key = side->key;
-	MemoryContext old;
-	StateEntry *entry;
-	JoinRow *row;
+	MemoryContext caller;
 	bool created;
+	StateEntry *entry = provider->put(side->store, key, &created);
 
-	ExecClearTuple(key);
-	memcpy(key->tts_values, slot->tts_values, spec->nkeys * sizeof(Datum));
-	memcpy(key->tts_isnull, slot->tts_isnull, spec->nkeys * sizeof(bool));
-	key->tts_values[spec->nkeys] = Int64GetDatum(side->next_serial++);
-	key->tts_isnull[spec->nkeys] = false;
-	ExecStoreVirtualTuple(key);
-	entry = provider->put(side->store, key, &created);
-	ExecClearTuple(key);
-	old = MemoryContextSwitchTo(provider->value_context(side->store));
-	row = palloc0(sizeof(JoinRow));
-	row->matched = matched;
-	row->payload = heap_form_minimal_tuple(side->payload->tts_tupleDescriptor, slot->tts_values + spec->nkeys, slot->tts_isnull + spec->nkeys);
-	MemoryContextSwitchTo(old);
-	entry->value = row;
+	caller = MemoryContextSwitchTo(provider->value_context(side->store));
+	entry->value = heap_form_minimal_tuple(side->payload->tts_tupleDescriptor, slot->tts_values + spec->nkeys, slot->tts_isnull + spec->nkeys);
+	MemoryContextSwitchTo(caller);
+	entry->touched = matched;
 	provider->set_expiry(side->store, entry, expires);
 	join->base.metrics.updated++;
 }
@@ -360,19 +214,19 @@ payload_detoast(StreamJoin *join, int i, TupleTableSlot *slot)
 	}
 }
 
+/* key: under which it waits. */
 static void
-join_receive(Operator *op, int i, TupleTableSlot *slot)
+row_receive(StreamJoin *join, int i, TupleTableSlot *slot, TupleTableSlot *key)
 {
-	StreamJoin *join = (StreamJoin *) op;
-	JoinSpec *spec = (JoinSpec *) op->spec;
+	JoinSpec *spec = (JoinSpec *) join->base.spec;
+	const BatchInfo *batch = join->base.batch;
 	Side *side = &join->sides[i];
 	TimestampTz expires;
 	bool matched = false, dead;
 
-	slot_getallattrs(slot);
-	if (spec->event_time[i] > 0 && column_time(slot, spec->event_time[i], DT_NOBEGIN) <= op->batch->late_watermark)
+	if (spec->event_time[i] > 0 && column_time(slot, spec->event_time[i], DT_NOBEGIN) <= batch->late_watermark)
 	{
-		operator_late_row(op, slot);
+		operator_late_row(&join->base, slot);
 		return;
 	}
 	payload_detoast(join, i, slot);
@@ -389,9 +243,61 @@ join_receive(Operator *op, int i, TupleTableSlot *slot)
 		return;
 	expires = column_time(slot, spec->expires[i], DT_NOEND);
 	/* A right row that nothing can match any more need not wait, unless it is still to be emitted alone. */
-	if (i == 1 && expires <= op->batch->evict_watermark && (matched || !side->preserved))
+	if (i == 1 && expires <= batch->evict_watermark && (matched || !side->preserved))
 		return;
-	row_store(join, i, slot, expires, matched);
+	row_store(join, i, slot, key, expires, matched);
+}
+
+/* The key of a row, which must outlive it. */
+static TupleTableSlot *
+row_key(StreamJoin *join, Side *side, int n, TupleTableSlot *slot)
+{
+	int nkeys = ((JoinSpec *) join->base.spec)->nkeys;
+	TupleTableSlot *key = ExecClearTuple(side->keys[n]);
+
+	memcpy(key->tts_values, slot->tts_values, nkeys * sizeof(Datum));
+	memcpy(key->tts_isnull, slot->tts_isnull, nkeys * sizeof(bool));
+	key->tts_values[nkeys] = Int64GetDatum(side->next_serial++);
+	key->tts_isnull[nkeys] = false;
+	return ExecStoreVirtualTuple(key);
+}
+
+/* The rows of a side that were held back. */
+static void
+group_receive(StreamJoin *join, int i)
+{
+	Side *side = &join->sides[i];
+	StateStore *own = side->store, *other = join->sides[1 - i].store;
+	RowGroup *group = side->group;
+
+	for (int n = 0; n < group->n; n++)
+		(void) row_key(join, side, n, group->rows[n]);
+	other->provider->expect(other, group->rows, group->n, STATE_USE_PREFIX);
+	own->provider->expect(own, side->keys, group->n, STATE_USE_NEW);
+	for (int n = 0; n < group->n; n++)
+		row_receive(join, i, group->rows[n], side->keys[n]);
+	row_group_clear(group);
+}
+
+static bool
+expects(StateStore *store)
+{
+	return store->provider->expects(store);
+}
+
+static void
+join_receive(Operator *op, int i, TupleTableSlot *slot)
+{
+	StreamJoin *join = (StreamJoin *) op;
+	Side *side = &join->sides[i], *other = &join->sides[1 - i];
+
+	slot_getallattrs(slot);
+	if (other->group->n > 0)
+		group_receive(join, 1 - i);
+	if (side->group->n == 0 && !expects(side->store) && !expects(other->store))
+		row_receive(join, i, slot, row_key(join, side, 0, slot));
+	else if (!row_group_add(side->group, slot))
+		group_receive(join, i);
 }
 
 /* ---- end of the batch ---- */
@@ -404,11 +310,9 @@ side_evict(StreamJoin *join, int i)
 
 	while ((entry = side->store->provider->next_expired(side->store, join->base.batch->evict_watermark)) != NULL)
 	{
-		JoinRow *row = entry->value;
-
-		if (side->preserved && !row->matched)
+		if (side->preserved && !entry->touched)
 		{
-			ExecStoreMinimalTuple(row->payload, side->payload, false);
+			ExecStoreMinimalTuple(entry->value, side->payload, false);
 			slot_getallattrs(side->payload);
 			emit_unmatched(join, i, side->payload->tts_values, side->payload->tts_isnull);
 			ExecClearTuple(side->payload);
@@ -423,6 +327,8 @@ join_finish(Operator *op, Tuplestorestate *out)
 {
 	StreamJoin *join = (StreamJoin *) op;
 
+	for (int i = 0; i < 2; i++)
+		group_receive(join, i);
 	for (int i = 0; i < 2; i++)
 	{
 		ExecClearTuple(join->sides[i].row);
@@ -447,86 +353,6 @@ join_close(Operator *op)
 	FreeExprContext(join->econtext, false);
 }
 
-static bool
-has_column(TupleDesc desc, int first, const char *name)
-{
-	for (int column = first; column < desc->natts; column++)
-		if (namestrcmp(&TupleDescAttr(desc, column)->attname, name) == 0)
-			return true;
-	return false;
-}
-
-/* Columns lie behind what there is for each, so one more makes another descriptor. */
-static TupleDesc
-add_column(TupleDesc desc, TupleDesc from, int column)
-{
-	TupleDesc more = CreateTemplateTupleDesc(desc->natts + 1);
-
-	for (int i = 1; i <= desc->natts; i++)
-		TupleDescCopyEntry(more, i, desc, i);
-	TupleDescCopyEntry(more, more->natts, from, column);
-	return more;
-}
-
-/* What people see of a side's rows: the join keys, then the row: its columns, and those of the keys that are not among them. */
-static TupleTableSlot *
-shown_slot(StreamJoin *join, int i)
-{
-	JoinSpec *spec = (JoinSpec *) join->base.spec;
-	TupleDesc input = spec->base.input[i], desc = CreateTemplateTupleDesc(spec->nkeys + spec->npayload[i]);
-	Side *side = &join->sides[i];
-
-	for (int column = 1; column <= desc->natts; column++)
-		TupleDescCopyEntry(desc, column, input, column);
-	for (int key = 1; key <= spec->nkeys; key++)
-		if (!has_column(desc, spec->nkeys, NameStr(TupleDescAttr(input, key - 1)->attname)))
-			desc = add_column(desc, input, key);
-	side->shown = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	return side->shown;
-}
-
-/* Values of the keys, again, for those columns of the row that are not stored with it. */
-static void
-show_keys_in_row(TupleTableSlot *row, int nkeys, int at)
-{
-	TupleDesc desc = row->tts_tupleDescriptor;
-
-	for (int key = 0; at < desc->natts && key < nkeys; key++)
-	{
-		if (namestrcmp(&TupleDescAttr(desc, key)->attname, NameStr(TupleDescAttr(desc, at)->attname)) != 0)
-			continue;
-		row->tts_values[at] = row->tts_values[key];
-		row->tts_isnull[at++] = row->tts_isnull[key];
-	}
-}
-
-static void
-join_show(Operator *op, StateStore *store, StateEntry *entry, OperatorShow tell, void *arg)
-{
-	StreamJoin *join = (StreamJoin *) op;
-	JoinSpec *spec = (JoinSpec *) op->spec;
-	int i = store == join->sides[0].store ? 0 : 1;
-	Side *side = &join->sides[i];
-	MemoryContext caller = MemoryContextSwitchTo(op->context);
-	TupleTableSlot *row = ExecClearTuple(side->shown ? side->shown : shown_slot(join, i));
-
-	MemoryContextSwitchTo(caller);
-	memset(row->tts_isnull, true, row->tts_tupleDescriptor->natts * sizeof(bool));
-	ExecStoreMinimalTuple(entry->key, side->key, false);
-	slot_getallattrs(side->key);
-	memcpy(row->tts_values, side->key->tts_values, spec->nkeys * sizeof(Datum));
-	memcpy(row->tts_isnull, side->key->tts_isnull, spec->nkeys * sizeof(bool));
-	if (!entry->removed)
-	{
-		ExecStoreMinimalTuple(((JoinRow *) entry->value)->payload, side->payload, false);
-		slot_getallattrs(side->payload);
-		memcpy(row->tts_values + spec->nkeys, side->payload->tts_values, spec->npayload[i] * sizeof(Datum));
-		memcpy(row->tts_isnull + spec->nkeys, side->payload->tts_isnull, spec->npayload[i] * sizeof(bool));
-		show_keys_in_row(row, spec->nkeys, spec->nkeys + spec->npayload[i]);
-	}
-	tell(arg, ExecStoreVirtualTuple(row), spec->nkeys, false, entry->expires);
-}
-
 const OperatorOps join_operator = {
 	.name = "symmetricHashJoin",
 	.open = join_open,
@@ -538,6 +364,6 @@ const OperatorOps join_operator = {
 	.forget = operator_forget,
 	.wants_batch = join_wants_batch,
 	.close = join_close,
-	.check = join_check,
+	.check = join_side_check,
 	.show = join_show,
 };

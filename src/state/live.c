@@ -151,7 +151,7 @@ live_scan_prefix_next(StateStore *base)
 	if (store->bucket == NULL || node == &store->bucket->entries.head)
 		return NULL;
 	store->prefix_next = node->next;
-	return (StateEntry *) ((char *) dlist_container(PrefixLink, node, node) - store->link_offset);
+	return live_linked(store, dlist_container(PrefixLink, node, node));
 }
 
 MemoryContext

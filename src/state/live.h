@@ -88,6 +88,12 @@ live_link(LiveStore *store, StateEntry *entry)
 	return (PrefixLink *) ((char *) entry + store->link_offset);
 }
 
+static inline StateEntry *
+live_linked(LiveStore *store, PrefixLink *link)
+{
+	return (StateEntry *) ((char *) link - store->link_offset);
+}
+
 extern void live_dirty_grow(LiveStore *store);
 
 /* False: it was marked before. */

@@ -3,49 +3,13 @@
  * Entries come from the newest snapshot and the changelog after it (memory_load.c), stay packed until somebody asks for their value, and are
  * written as they are changed. After a failed batch nothing here is trusted: everything is read again from the tables.
  */
-#include "state/memory.h"
+#include "state/memory_members.h"
 
 #include "access/xact.h"
 #include "utils/memutils.h"
 
 /* Released values of opaque types leave garbage behind; above this much memory it is worth repacking. */
 #define REPACK_MINIMUM (16 * 1024 * 1024)
-
-typedef struct Member
-{
-	StateEntry *entry;
-	uint32 hash;
-	char status;
-} Member;
-
-/* Entries of stores that are scanned by prefix. */
-typedef struct LinkedEntry
-{
-	StateEntry entry;
-	PrefixLink link;
-} LinkedEntry;
-
-static inline bool
-member_matches(MemoryStore *store, StateEntry *member, StateEntry *sought)
-{
-	if (sought)
-		return member == sought;
-	return key_equals(store->live.keys, member->key, store->live.probe_values, store->live.probe_nulls);
-}
-
-/* A NULL key stands for the store's probe; a pointer for that very entry. */
-#define SH_PREFIX members
-#define SH_ELEMENT_TYPE Member
-#define SH_KEY_TYPE StateEntry *
-#define SH_KEY entry
-#define SH_SCOPE static inline
-#define SH_HASH_KEY(table, key) ((key)->hash)
-#define SH_EQUAL(table, a, b) member_matches((table)->private_data, a, b)
-#define SH_STORE_HASH
-#define SH_GET_HASH(table, member) (member)->hash
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
 
 /* ---- memory ---- */
 
@@ -106,7 +70,7 @@ static void
 memory_repack(MemoryStore *store)
 {
 	members_iterator iterator;
-	Member *member;
+	HashSlot *member;
 
 	store->released = 0;
 	if (MemoryContextMemAllocated(store->live.value_context, false) < REPACK_MINIMUM)
@@ -114,8 +78,8 @@ memory_repack(MemoryStore *store)
 	members_start_iterate(store->members, &iterator);
 	while ((member = members_iterate(store->members, &iterator)))
 	{
-		if (member->entry->value)
-			entry_pack(store, member->entry);
+		if (((StateEntry *) member->item)->value)
+			entry_pack(store, member->item);
 	}
 	MemoryContextReset(store->live.value_context);
 }
@@ -158,20 +122,20 @@ entry_find_or_add(MemoryStore *store, uint32 hash, MinimalTuple key, bool *creat
 {
 	LiveStore *live = &store->live;
 	bool found;
-	Member *member = members_insert_hash(store->members, NULL, hash, &found);
+	HashSlot *member = members_insert_hash(store->members, NULL, hash, &found);
 	MemoryContext caller;
 	StateEntry *entry;
 
 	*created = !found;
 	if (found)
-		return member->entry;
+		return member->item;
 	entry = MemoryContextAllocZero(live->entry_context, live->prefixes ? sizeof(LinkedEntry) : sizeof(StateEntry));
 	caller = MemoryContextSwitchTo(live->key_context);
 	entry->key = key ? key : key_form(live->keys, live->probe_values, live->probe_nulls);
 	MemoryContextSwitchTo(caller);
 	entry->expires = DT_NOEND;
 	entry->hash = hash;
-	member->entry = entry;
+	member->item = entry;
 	if (live->prefixes)
 		prefix_index_link(live->prefixes, live->probe_values, live->probe_nulls, live_link(live, entry));
 	live->rows++;
@@ -256,9 +220,9 @@ static StateEntry *
 memory_get(StateStore *base, TupleTableSlot *key)
 {
 	MemoryStore *store = memory_ready(base);
-	Member *member = members_lookup_hash(store->members, NULL, probe_set(store, key->tts_values, key->tts_isnull));
+	HashSlot *member = members_lookup_hash(store->members, NULL, probe_set(store, key->tts_values, key->tts_isnull));
 
-	return member ? entry_ready(store, member->entry) : NULL;
+	return member ? entry_ready(store, member->item) : NULL;
 }
 
 static StateEntry *
@@ -352,9 +316,9 @@ static StateEntry *
 memory_scan_next(StateStore *base)
 {
 	MemoryStore *store = (MemoryStore *) base;
-	Member *member = members_iterate(store->members, store->scan);
+	HashSlot *member = members_iterate(store->members, store->scan);
 
-	return member ? entry_ready(store, member->entry) : NULL;
+	return member ? entry_ready(store, member->item) : NULL;
 }
 
 static void
@@ -456,6 +420,8 @@ const StateProvider memory_state = {.name = "memory",
 									.set_expiry = memory_set_expiry,
 									.postpone = memory_postpone,
 									.remove = memory_remove,
+									.expects = memory_expects,
+									.expect = memory_expect,
 									.scan_prefix = memory_scan_prefix,
 									.scan_prefix_next = memory_scan_prefix_next,
 									.next_expired = memory_next_expired,

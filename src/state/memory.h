@@ -25,6 +25,10 @@ extern void memory_load_entry(MemoryStore *store, const PackedEntry *packed);
 /* Everything, as of a batch. */
 extern void memory_load(MemoryStore *store, int64 batch_id);
 
+/* Is there so much of it that keys are worth telling ahead? */
+extern bool memory_expects(StateStore *base);
+extern void memory_expect(StateStore *base, TupleTableSlot **keys, int n, StateUse use);
+
 extern bool memory_fold_due(MemoryStore *store);
 extern void memory_fold_begun(MemoryStore *store);
 extern bool memory_fold_ended(MemoryStore *store, int64 last_batch); /* true: it was folded */

@@ -11,10 +11,10 @@
 /* The entries of one prefix. */
 typedef struct PrefixBucket
 {
-	MinimalTuple key;
+	dlist_head entries; /* PrefixLink, oldest first */
 	uint32 hash;
 	bool complete; /* the provider's: everything stored under the prefix is among the entries */
-	dlist_head entries; /* PrefixLink, oldest first */
+	MinimalTupleData key; /* and the rest of it: one trip to memory for both */
 } PrefixBucket;
 
 /* In each entry. */
@@ -31,6 +31,17 @@ extern PrefixIndex *prefix_index_create(const StateSchema *schema);
 extern void prefix_index_clear(PrefixIndex *index);
 /* Keys are given deformed; columns behind the prefix do no harm. add false: NULL when there is none. */
 extern PrefixBucket *prefix_index_find(PrefixIndex *index, const Datum *values, const bool *nulls, bool add);
+/* Fetches what belongs to keys: see StateProvider.expect. links: the newest or oldest entry of each, NULL: none. */
+extern void prefix_index_expect(PrefixIndex *index, TupleTableSlot **keys, int n, bool newest, PrefixLink **links);
+/* The one after it of the same prefix; NULL: none. */
+static inline PrefixLink *
+prefix_link_next(PrefixLink *link)
+{
+	dlist_node *next = link->node.next;
+
+	return next == &link->bucket->entries.head ? NULL : dlist_container(PrefixLink, node, next);
+}
+
 extern void prefix_index_link(PrefixIndex *index, const Datum *values, const bool *nulls, PrefixLink *link);
 extern void prefix_index_unlink(PrefixIndex *index, PrefixLink *link);
 

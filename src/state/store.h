@@ -23,7 +23,7 @@ typedef struct StateEntry
 	MinimalTuple key;	  /* first representative of the key */
 	void *value;		  /* live value, the operator's; NULL right after creation */
 	TimestampTz expires;  /* DT_NOEND: never */
-	uint64 touched;		  /* the operator's: serial of the batch that touched it last */
+	uint64 touched;		  /* the operator's: serial of the batch that touched it last, or what it likes */
 	/* below: the provider's */
 	pairingheap_node order; /* expiry order */
 	char *packed;			/* serialized value nobody has asked for since it was loaded; value is NULL then */
@@ -59,6 +59,17 @@ typedef struct StateSchema
 	bool releasable; /* the operator keeps no entry longer than until the next call: a provider may write entries and let go of them in mid-batch */
 } StateSchema;
 
+/* Keys that may be told ahead in one call. */
+#define STATE_EXPECT_MAX 64
+
+/* What they are for. */
+typedef enum StateUse
+{
+	STATE_USE_KEY, /* get, put */
+	STATE_USE_NEW, /* put of a key that is not there */
+	STATE_USE_PREFIX /* scan_prefix */
+} StateUse;
+
 typedef struct StateMetrics
 {
 	int64 rows;	 /* entries held */
@@ -76,6 +87,12 @@ typedef struct StateProvider
 	StateEntry *(*get)(StateStore *store, TupleTableSlot *key); /* NULL: absent */
 	/* Finds or creates; marks it changed. *created tells. A new entry has value NULL and expires DT_NOEND. */
 	StateEntry *(*put)(StateStore *store, TupleTableSlot *key, bool *created);
+	/*
+	 * Keys told ahead, all at once: what belongs to them is then at hand when they are asked for, one by one. For speed only. expects: is that worth the
+	 * trouble at present?
+	 */
+	bool (*expects)(StateStore *store);
+	void (*expect)(StateStore *store, TupleTableSlot **keys, int n, StateUse use);
 	void (*changed)(StateStore *store, StateEntry *entry); /* value changed in place after get */
 	void (*set_expiry)(StateStore *store, StateEntry *entry, TimestampTz expires);
 	/* The same for an entry that would come to no harm with its old one after a restart: it need not be written. */

@@ -220,6 +220,17 @@ table_put(StateStore *base, TupleTableSlot *key, bool *created)
 	return &entry->base;
 }
 
+static bool
+table_expects(StateStore *base)
+{
+	return false;
+}
+
+static void
+table_expect(StateStore *base, TupleTableSlot **keys, int n, StateUse use)
+{
+}
+
 static void
 table_changed(StateStore *base, StateEntry *entry)
 {
@@ -322,6 +333,8 @@ const StateProvider table_state = {.name = "table",
 								   .begin = table_begin,
 								   .get = table_get,
 								   .put = table_put,
+								   .expects = table_expects,
+								   .expect = table_expect,
 								   .changed = table_changed,
 								   .set_expiry = table_set_expiry,
 								   .postpone = table_set_expiry,
