@@ -60,7 +60,7 @@ side_schema(JoinSpec *spec, int i, int64 query_id)
 	schema.eq_operators[spec->nkeys] = INT8_EQUAL_OPERATOR;
 	schema.value_ops = &join_value_ops;
 	schema.nprefix = spec->nkeys;
-	schema.releasable = true;
+	schema.unique = schema.releasable = true;
 	return schema;
 }
 

@@ -56,6 +56,7 @@ typedef struct StateSchema
 	const StateValueOps *value_ops;
 	void *operator_private;
 	bool resident;	 /* the operator keeps pointers to entries from batch to batch: all of them stay in memory */
+	bool unique;	 /* no key is put twice: a put need not look for it */
 	bool releasable; /* the operator keeps no entry longer than until the next call: a provider may write entries and let go of them in mid-batch */
 } StateSchema;
 

@@ -206,7 +206,7 @@ table_put(StateStore *base, TupleTableSlot *key, bool *created)
 
 	table_store_call_counted(store);
 	hash = probe_set(store, key);
-	entry = find(store, hash);
+	entry = live->base.schema.unique ? NULL : find(store, hash);
 	*created = entry == NULL;
 	if (entry == NULL)
 	{
