@@ -208,8 +208,8 @@ payload_detoast(StreamJoin *join, int i, TupleTableSlot *slot)
 	{
 		Form_pg_attribute att = TupleDescAttr(slot->tts_tupleDescriptor, p);
 
-		if (att->attlen == -1 && !slot->tts_isnull[p] && VARATT_IS_EXTENDED(DatumGetPointer(slot->tts_values[p])) &&
-			!VARATT_IS_SHORT(DatumGetPointer(slot->tts_values[p])))
+		if (att->attlen == -1 && !slot->tts_isnull[p] &&
+			(VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[p])) || VARATT_IS_COMPRESSED(DatumGetPointer(slot->tts_values[p]))))
 			slot->tts_values[p] = PointerGetDatum(PG_DETOAST_DATUM(slot->tts_values[p]));
 	}
 }

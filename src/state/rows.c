@@ -155,7 +155,7 @@ row_bytes(RowScan *scan, int column)
 	struct varlena *bytes = (struct varlena *) DatumGetPointer(scan->slot->tts_values[column - 1]);
 	MemoryContext caller;
 
-	if (likely(!VARATT_IS_EXTENDED(bytes) || VARATT_IS_SHORT(bytes)))
+	if (likely(!VARATT_IS_EXTERNAL(bytes) && !VARATT_IS_COMPRESSED(bytes))) /* what lies out of line is "short", too */
 		return bytes;
 	caller = MemoryContextSwitchTo(scan->detoasted);
 	bytes = PG_DETOAST_DATUM_PACKED(PointerGetDatum(bytes));
