@@ -290,10 +290,10 @@ SELECT what FROM kinds_out WHERE batch_id = (SELECT max(batch_id) FROM kinds_out
 -- What a handler asks about its batch is asked in its own process, however its statements are planned.
 CREATE FUNCTION in_parallel(key text, rows input[]) RETURNS TABLE (k text, n bigint) LANGUAGE plpgsql AS $f$
 BEGIN
-    PERFORM set_config('force_parallel_mode', 'on', true);
+    PERFORM set_config(name, 'on', true) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
     SELECT key, count(*) INTO k, n FROM (VALUES (1), (2)) v WHERE stream.batch_id() >= 0 AND stream.batch_time() IS NOT NULL AND stream.current_watermark() IS NULL;
     RETURN NEXT;
-    PERFORM set_config('force_parallel_mode', 'off', true);
+    PERFORM set_config(name, 'off', true) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 END $f$;
 SELECT stream.create_processor('parallel', 'in_parallel(text,input[])');
 SELECT stream.create_query('parallel', $q$SELECT t.* FROM input i, LATERAL stream.transform_with_state('parallel', i.k, i) AS t(k text, n bigint)$q$, stream.to_memory(), start => false) > 0 AS created;
