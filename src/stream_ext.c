@@ -40,6 +40,8 @@ settings_define(void)
 		DefineCustomIntVariable("stream_ext.max_queries", "So many streaming queries can run at the same time, in all databases.",
 								"Each takes one of max_worker_processes as well.", &max_queries, 128, 1, 10000, PGC_POSTMASTER, 0, NULL, NULL,
 								NULL);
+	DefineCustomIntVariable("stream_ext.parallelism", "Tasks of streaming queries without the option parallelism; 1: none.", NULL, &stream_default_parallelism, 1, 1, 64,
+							PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("stream_ext.task_rows", "Batches of fewer rows are not given to the tasks of a query (option parallelism).", NULL, &stream_task_rows,
 							stream_task_rows, 0, INT_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("stream_ext.file_roots", "Directories below which file sources and sinks may be; empty: wherever roles with the right may go.",

@@ -126,7 +126,7 @@ tasks_attach(QueryRuntime *rt, BatchRun *run)
 {
 	ListCell *lc;
 
-	if (rt->query->options.parallelism <= 1)
+	if (query_parallelism(&rt->query->options) <= 1)
 		return;
 	foreach (lc, run->sources)
 	{

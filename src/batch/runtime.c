@@ -127,7 +127,7 @@ readers_open(QueryRuntime *rt)
 			old_readers = list_delete_ptr(old_readers, reader);
 		else
 			reader = source_reader_open(rt->context, def, rt->query->id);
-		reader->scouts = reader->ops->shares && rt->query->options.parallelism > 1;
+		reader->scouts = reader->ops->shares && query_parallelism(&rt->query->options) > 1;
 		rt->readers = lappend(rt->readers, reader);
 	}
 	foreach (lc, old_readers)

@@ -65,6 +65,14 @@ saves_whole_windows(Jsonb *signature)
 	return strstr(text, "stream.hop(") != NULL && strstr(text, "\"panes\": true") == NULL;
 }
 
+int stream_default_parallelism = 1;
+
+int
+query_parallelism(const QueryOptions *options)
+{
+	return options->parallelism > 0 ? (int) options->parallelism : stream_default_parallelism;
+}
+
 void
 query_options_read(StreamQuery *query)
 {
@@ -82,7 +90,6 @@ query_options_read(StreamQuery *query)
 	options->max_retries = 5;
 	options->max_bad_rows_per_batch = -1;
 	options->idle_timeout = -1;
-	options->parallelism = 1;
 	options_parse_jsonb(query_option_defs, query->options_json, options, psprintf("query \"%s\"", query->name));
 }
 

@@ -42,7 +42,7 @@ typedef struct QueryOptions
 	int64 max_retries;
 	int64 max_bad_rows_per_batch; /* of one source; -1: no limit */
 	int64 idle_timeout; /* -1: none */
-	int64 parallelism;
+	int64 parallelism; /* 0: as the setting says; ask query_parallelism */
 	bool dedup_within_watermark;
 	bool whole_windows; /* no option: its state has sliding windows as they are, not in panes */
 } QueryOptions;
@@ -88,6 +88,10 @@ extern void query_delete(int64 id);
 extern int64 query_next_id(void);
 /* The view's Query, a copy ready for rewriting. */
 extern Query *query_view_tree(StreamQuery *query);
+
+/* Setting stream_ext.parallelism: tasks of queries that do not say how many. */
+extern int stream_default_parallelism;
+extern int query_parallelism(const QueryOptions *options);
 
 extern void query_options_read(StreamQuery *query); /* from options_json and signature */
 extern TriggerDef trigger_from_datum(Datum composite);

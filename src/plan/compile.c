@@ -90,7 +90,7 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	Level top = {NULL, NULL};
 
 	plan->context = context;
-	plan->parallelism = options ? (int) options->parallelism : 1;
+	plan->parallelism = options ? query_parallelism(options) : 1;
 	plan->source_text = source_text ? pstrdup(source_text) : NULL;
 	top.query = prepare_query(&c, query);
 	plan->analyzed = copyObject(top.query);

@@ -112,7 +112,7 @@ task_pool_open(StreamQuery *query)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext tasks", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	int wanted = (int) query->options.parallelism;
+	int wanted = query_parallelism(&query->options);
 	TaskPool *pool = palloc0(sizeof(TaskPool));
 
 	pool->context = context;

@@ -21,6 +21,14 @@ SELECT stream.create_query('hops', 'SELECT k, stream.hop(at, ''2 minutes'', ''30
 SELECT stream.create_query('inexact', 'SELECT v::numeric AS k, count(*) AS n FROM events GROUP BY 1', stream.to_table('inexact'), 'update', options => '{"parallelism": 2}', start => false);
 SELECT q, regexp_replace(l, '^ *', '') FROM unnest(ARRAY['sums', 'careful', 'ordered', 'first', 'rows', 'twofold', 'hops', 'inexact']) q, LATERAL stream.explain_query(q) l WHERE l ~ 'Tasks';
 
+SELECT stream.create_query('unsaid', 'SELECT k, count(*) AS n FROM events GROUP BY k', stream.to_table('unsaid'), 'complete', start => false);
+SELECT count(*) FROM stream.explain_query('unsaid') l WHERE l ~ 'Tasks';
+SET stream_ext.parallelism = 2;
+SELECT count(*) FROM stream.explain_query('unsaid') l WHERE l ~ 'Tasks';
+CALL stream.process_all_available('unsaid');
+RESET stream_ext.parallelism;
+SELECT k, n = (SELECT count(*) FROM event e WHERE e.k = u.k) AS same FROM unsaid u ORDER BY k;
+
 -- One process's results, over two batches.
 CALL stream.process_all_available('sums');
 CALL stream.process_all_available('careful');
