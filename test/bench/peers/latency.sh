@@ -7,7 +7,7 @@
 
 half_of() # $1 rows/s: rounded, so that each partition gets as many
 {
-	awk -v r="$1" -v most="$most" 'BEGIN { r = r / 2 < most ? r / 2 : most; r = int(r / 100) * 100; print r > 100 ? r : 100 }'
+	awk -v r="$1" -v most="$most" 'BEGIN { r = r / 2 < most ? r / 2 : most; r = int(r / 100) * 100; print (r > 100 ? r : 100) }'
 }
 
 half_line() { printf '| %-34s | %-22s | %9s | %9s | %9s | %9s | %9s |\n' "$@"; }
