@@ -6,6 +6,7 @@
 
 #include "access/htup_details.h"
 #include "access/nbtree.h"
+#include "catalog/pg_proc.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -46,8 +47,12 @@ aggregate_has_partials(OperatorSpec *base)
 		if (!type_is_exact(TupleDescAttr(base->input[0], i)->atttypid, spec->collations[i]))
 			return false;
 	foreach (lc, spec->calls)
-		if (!aggregate_combines(((AggregateCall *) lfirst(lc))->aggref))
+	{
+		Aggref *aggref = ((AggregateCall *) lfirst(lc))->aggref;
+
+		if (!aggregate_combines(aggref) || func_parallel(aggref->aggfnoid) != PROPARALLEL_SAFE)
 			return false;
+	}
 	return true;
 }
 

@@ -19,7 +19,14 @@ SELECT stream.create_query('twofold', 'SELECT k, count(*) AS n FROM (SELECT k FR
 SELECT stream.create_query('hops', 'SELECT k, stream.hop(at, ''2 minutes'', ''30 seconds'') AS w, count(*) AS n, sum(v) AS s, avg(v::numeric) AS a FROM events GROUP BY 1, 2', stream.to_table('hops'),
 	options => '{"parallelism": 2}', start => false);
 SELECT stream.create_query('inexact', 'SELECT v::numeric AS k, count(*) AS n FROM events GROUP BY 1', stream.to_table('inexact'), 'update', options => '{"parallelism": 2}', start => false);
-SELECT q, regexp_replace(l, '^ *', '') FROM unnest(ARRAY['sums', 'careful', 'ordered', 'first', 'rows', 'twofold', 'hops', 'inexact']) q, LATERAL stream.explain_query(q) l WHERE l ~ 'Tasks';
+-- An aggregate that could be combined, but does not say that it is PARALLEL SAFE.
+CREATE TABLE added (v int);
+CREATE FUNCTION add_noted(s int, v int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO added VALUES (v); RETURN s + v; END $$;
+CREATE AGGREGATE noted_sum(int) (sfunc = add_noted, stype = int, combinefunc = int4pl, initcond = 0);
+SELECT stream.create_query('noted', 'SELECT noted_sum(v) AS s FROM events', stream.to_table('noted'), 'complete', options => '{"parallelism": 2}', start => false);
+CALL stream.process_all_available('noted');
+SELECT s, (SELECT sum(v) FROM added) AS added FROM noted;
+SELECT q, regexp_replace(l, '^ *', '') FROM unnest(ARRAY['sums', 'careful', 'noted', 'ordered', 'first', 'rows', 'twofold', 'hops', 'inexact']) q, LATERAL stream.explain_query(q) l WHERE l ~ 'Tasks';
 
 SELECT stream.create_query('unsaid', 'SELECT k, count(*) AS n FROM events GROUP BY k', stream.to_table('unsaid'), 'complete', start => false);
 SELECT count(*) FROM stream.explain_query('unsaid') l WHERE l ~ 'Tasks';
