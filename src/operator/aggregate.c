@@ -264,7 +264,8 @@ aggregate_receive(Operator *base, int input, TupleTableSlot *slot)
 void
 aggregate_drain(AggregateOperator *op)
 {
-	row_group_drain(op->group, &op->base, op->groups, row_receive);
+	if (op->group) /* sliding windows hold none back */
+		row_group_drain(op->group, &op->base, op->groups, row_receive);
 }
 
 TupleTableSlot *
