@@ -107,9 +107,36 @@ scan_resolve_range(KafkaScan *scan, SourceScan *base)
 	}
 }
 
+/* The window is there, or its fetcher is sent there. */
+static void
+scan_place(KafkaReader *reader, KafkaPartition *partition, int64 offset)
+{
+	if (!partition->started || offset < partition->start || offset > partition->next)
+		kafka_window_seek(reader, partition, offset);
+}
+
+static bool
+scan_is_alone(KafkaScan *scan)
+{
+	dlist_iter iter;
+
+	dlist_foreach(iter, &scan->reader->scans)
+	{
+		if (dlist_container(KafkaScan, node, iter.cur) != scan)
+			return false;
+	}
+	return true;
+}
+
 static void
 scan_start(KafkaScan *scan)
 {
+	/* All fetchers at once: one that is sent off later waits until the broker has answered the others, who may be at their ends. */
+	for (int i = 0; scan_is_alone(scan) && i < scan->npartitions; i++)
+	{
+		if (scan->from[i] < scan->to[i])
+			scan_place(scan->reader, scan->reader->partitions[i], scan->from[i]);
+	}
 	memcpy(scan->next, scan->from, sizeof(int64) * scan->npartitions);
 	scan->round = ROUND_OFFSETS;
 	scan->current = 0;
@@ -292,8 +319,7 @@ scan_message(KafkaScan *scan, SourceScan *base)
 
 		if (scan->cursor < to)
 		{
-			if (!partition->started || scan->cursor < partition->start || scan->cursor > partition->next)
-				kafka_window_seek(reader, partition, scan->cursor);
+			scan_place(reader, partition, scan->cursor);
 			index = scan_locate(scan, partition);
 			if (index < partition->head + partition->count)
 			{

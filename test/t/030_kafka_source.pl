@@ -208,6 +208,13 @@ is_sql(q(SELECT offsets #> '{public.shops,shop.a}', offsets #> '{public.shops,@l
 	WHERE q.name = 'shops' ORDER BY batch_id DESC LIMIT 1), '{"0": 1}|{"shop.a": 2, "shop.b": 0, "shop.c": 1}', 'positions and numbers per topic');
 is_sql('SELECT count(*) FROM shops', '3', 'by hand the same');
 
+# Partitions are asked for together: this broker keeps a fetch at the end of others waiting for all of its three seconds.
+source('wide', 16, 'id int', "$earliest, \"fetch.wait.max.ms\": 3000");
+$broker->send_value('wide', $_, qq({"id":$_})) for 0 .. 15;
+my $began = time();
+is_sql('SELECT count(*), sum(id) FROM wide', '16|120', 'a message of each partition');
+cmp_ok(time() - $began, '<', 30, 'without waiting at the end of each');
+
 # A topic that does not exist.
 $node->safe_psql('postgres', q(SELECT stream.create_source('missing', 'kafka', 'id int', '{"bootstrap.servers": "127.0.0.1:1", "topic": "missing"}')));
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT count(*) FROM missing');
