@@ -131,10 +131,13 @@ scan_is_alone(KafkaScan *scan)
 static void
 scan_start(KafkaScan *scan)
 {
-	/* All fetchers at once: one that is sent off later waits until the broker has answered the others, who may be at their ends. */
+	/*
+	 * Fetchers that come to their end in the first round go all at once: one sent off later would wait until the broker has answered
+	 * those at their ends. The others go when they are wanted: what comes too early is cold when its turn comes.
+	 */
 	for (int i = 0; scan_is_alone(scan) && i < scan->npartitions; i++)
 	{
-		if (scan->from[i] < scan->to[i])
+		if (scan->from[i] < scan->to[i] && scan->to[i] - scan->from[i] <= ROUND_OFFSETS)
 			scan_place(scan->reader, scan->reader->partitions[i], scan->from[i]);
 	}
 	memcpy(scan->next, scan->from, sizeof(int64) * scan->npartitions);
