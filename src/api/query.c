@@ -55,7 +55,7 @@ query_argument_stopped(FunctionCallInfo fcinfo, int argno)
 	StreamQuery *query = query_argument(fcinfo, argno);
 
 	query_check_stopped(query);
-	return query;
+	return query_load_again(query);
 }
 
 void
@@ -381,20 +381,31 @@ query_make_again(StreamQuery *query)
 
 /* ---- drop, reset ---- */
 
+/* Stopped, and locked against those who would start or drop it. NULL: there is none. */
+static StreamQuery *
+query_to_drop(const char *name, bool missing_ok)
+{
+	StreamQuery *query = query_load(name, missing_ok);
+
+	if (query == NULL)
+		return NULL;
+	query_check_owner(query);
+	worker_stop(query->id);
+	return missing_ok ? query_load_by_id(query->id, true) : query_load_again(query);
+}
+
 /* drop_query(name, if_exists) */
 Datum
 stream_drop_query(PG_FUNCTION_ARGS)
 {
 	char *name = text_argument(fcinfo, 0, "name of a streaming query");
-	StreamQuery *query = query_load(name, !PG_ARGISNULL(1) && PG_GETARG_BOOL(1));
+	StreamQuery *query = query_to_drop(name, !PG_ARGISNULL(1) && PG_GETARG_BOOL(1));
 
 	if (query == NULL)
 	{
 		ereport(NOTICE, (errmsg("streaming query \"%s\" does not exist, skipping", name)));
 		PG_RETURN_VOID();
 	}
-	query_check_owner(query);
-	worker_stop(query->id);
 	if (!query_lock(query->id, false))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is being run by another session", query->name)));
 	(void) query_lock_housekeeping(query->id, true);

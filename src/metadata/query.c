@@ -208,6 +208,17 @@ query_load_by_id(int64 id, bool missing_ok)
 	return q;
 }
 
+StreamQuery *
+query_load_again(StreamQuery *query)
+{
+	StreamQuery *again = query_load_by_id(query->id, true);
+
+	if (again == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("streaming query \"%s\" does not exist", query->name),
+						errdetail("Another session has dropped it.")));
+	return again;
+}
+
 static void
 query_to_row(StreamQuery *q, Datum *v, bool *n)
 {

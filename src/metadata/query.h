@@ -70,6 +70,8 @@ typedef struct StreamQuery
 /* In CurrentMemoryContext. 42704 when unknown (missing_ok: NULL). Needs a transaction; no privilege. */
 extern StreamQuery *query_load(const char *name, bool missing_ok);
 extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
+/* What it is now that the caller holds a lock on it: another session may have changed it, or dropped it (an error). */
+extern StreamQuery *query_load_again(StreamQuery *query);
 extern List *query_ids(void); /* int64 *, of all there are */
 
 typedef struct QueryName

@@ -240,6 +240,7 @@ worker_request_start(int64 query_id)
 
 	worker_check_owner(query);
 	worker_lock_run(query_id);
+	query = query_load_again(query);
 	query_run_load(query_id, &run);
 	if (run.wanted && status_get(query_id, NULL))
 	{

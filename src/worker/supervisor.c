@@ -196,8 +196,13 @@ launch_prepare(Supervised *s, WorkerLaunch *launch)
 	int sqlstate;
 
 	query_run_load(s->query_id, &run);
+	if (query == NULL)
+		query_delete(s->query_id); /* a row without its query: nobody else would ever take it away */
 	if (query == NULL || !run.exists || !run.wanted)
+	{
+		s->not_before = clock_monotonic_us() + LOCKED_AGAIN_US;
 		return false;
+	}
 	strlcpy(s->name, query->name, pg_mbcliplen(query->name, strlen(query->name), sizeof(s->name) - 1) + 1);
 	account_for_shutdown(s, &run);
 	if (ended_without_report(s, &run))
