@@ -100,6 +100,7 @@ window_emit(Slide *slide, int64 start)
 		slide->nfront = slide->nback = 0;
 		slide->reached = start;
 	}
+	drop_before(slide, start); /* first: the stacks have room for the panes of one window */
 	for (; slide->reached < start + op->spec->size; slide->reached += op->pane)
 	{
 		StateEntry *entry = pane_find(op, slide->list, slide->reached);
@@ -107,7 +108,6 @@ window_emit(Slide *slide, int64 start)
 		if (entry)
 			push(slide, slide->reached, entry);
 	}
-	drop_before(slide, start);
 	if (slide->nfront == 0)
 		cells = slide->back_cells;
 	else

@@ -101,3 +101,16 @@ INSERT INTO reading_t VALUES (11, 'c', 6, 0, '2030-01-02 00:10:01');
 CALL stream.process_all_available('flowing');
 SELECT k, lower(w)::time AS begins, n, s FROM flowed_on ORDER BY 1, 2;
 SELECT stream.drop_query('flowing');
+
+-- A row for each pane, and windows that begin many panes apart: those that leave make room before others come in.
+CREATE TABLE second_t (v int, ts timestamptz);
+SELECT stream.create_source('second', 'table', options => '{"table": "second_t"}', event_time => 'ts', watermark_delay => '1 day');
+INSERT INTO second_t SELECT i % 13, '2030-01-01'::timestamptz + i * interval '1 second' FROM generate_series(0, 999) i;
+CREATE TABLE dense (name text, query text);
+INSERT INTO dense SELECT format('dense_%s_%s', size, slide), format('SELECT stream.hop(ts, ''%s seconds'', ''%s seconds'') AS w, count(*), sum(v), max(v) FROM second GROUP BY w', size, slide)
+    FROM (VALUES (32, 1), (32, 3), (64, 3), (128, 3), (512, 3), (35, 2)) h (size, slide);
+SELECT count(stream.create_query(name, query, stream.to_table(name), 'update', start => false)) AS created FROM dense;
+SELECT count(*) AS by_panes FROM dense, stream.explain_query(name) l WHERE l ~ 'panes';
+CALL run_all();
+SELECT name, differences(query, name::regclass) FROM dense ORDER BY name;
+SELECT count(stream.drop_query(name)) FROM dense;
