@@ -91,10 +91,7 @@ hop_begin(FunctionCallInfo fcinfo, HopState *hop)
 
 	hop->size = window_fixed_length(PG_GETARG_INTERVAL_P(1), "window size");
 	hop->slide = window_fixed_length(PG_GETARG_INTERVAL_P(2), "window slide");
-	if (hop->slide > hop->size)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
-						errdetail("Rows between two windows would be lost."),
-						errhint("Use stream.tumble, or filter the rows in a WHERE clause.")));
+	window_check_slide(hop->size, hop->slide);
 	return window_hops(PG_GETARG_INT64(0), hop->size, hop->slide, origin, &hop->start, &hop->last);
 }
 

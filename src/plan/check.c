@@ -12,8 +12,10 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "util/window_range.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 /* Where in the query's text; stored trees have no locations. */
 int
@@ -156,6 +158,53 @@ check_operator_functions(Compile *c, Query *query)
 		ereport(ERROR, (errcode(REFUSE), errmsg("transform_with_state is supported only in FROM"),
 						errhint("Write FROM source i, LATERAL stream.transform_with_state(processor, i.key, i) AS t(col type, …)."),
 						check_position(c, transform.location)));
+}
+
+/* ---- sizes of windows: what can be known is checked before the first row comes ---- */
+
+static Node *
+function_argument(FuncExpr *f, int n)
+{
+	ListCell *lc;
+
+	foreach (lc, f->args)
+	{
+		NamedArgExpr *named = IsA(lfirst(lc), NamedArgExpr) ? lfirst(lc) : NULL;
+
+		if ((named ? named->argnumber : foreach_current_index(lc)) == n)
+			return named ? (Node *) named->arg : lfirst(lc);
+	}
+	return NULL;
+}
+
+/* Microseconds; 0: rows will tell. */
+static int64
+constant_length(FuncExpr *f, int n, const char *what)
+{
+	Const *folded = (Const *) eval_const_expressions(NULL, copyObject(function_argument(f, n)));
+
+	if (folded == NULL || !IsA(folded, Const))
+		return 0;
+	if (folded->constisnull)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("%s must not be null", what)));
+	return window_fixed_length(DatumGetIntervalP(folded->constvalue), what);
+}
+
+static bool
+window_size_walker(Node *node, void *context)
+{
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, FuncExpr) && is_stream_function(((FuncExpr *) node)->funcid, "tumble"))
+		(void) constant_length((FuncExpr *) node, 1, "window size");
+	if (IsA(node, FuncExpr) && is_stream_function(((FuncExpr *) node)->funcid, "hop"))
+	{
+		int64 size = constant_length((FuncExpr *) node, 1, "window size"), slide = constant_length((FuncExpr *) node, 2, "window slide");
+
+		if (size > 0)
+			window_check_slide(size, slide);
+	}
+	return expression_tree_walker(node, window_size_walker, context);
 }
 
 /* ---- joins ---- */
@@ -338,6 +387,7 @@ check_level(Compile *c, Query *query, bool below_aggregate)
 		return;
 	check_clauses(c, query);
 	check_operator_functions(c, query);
+	(void) query_tree_walker(query, window_size_walker, NULL, QTW_IGNORE_RT_SUBQUERIES | QTW_IGNORE_CTE_SUBQUERIES);
 	if (query->setOperations)
 	{
 		check_set_operation(c, query, query->setOperations);

@@ -117,3 +117,12 @@ window_fixed_length(const Interval *length, const char *what)
 						errdetail("It is %s.", DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(length))))));
 	return us;
 }
+
+void
+window_check_slide(int64 size, int64 slide)
+{
+	if (slide > size)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("window slide must not exceed window size"),
+						errdetail("Rows between two windows would be lost."),
+						errhint("Use stream.tumble, or filter the rows in a WHERE clause.")));
+}

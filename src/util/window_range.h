@@ -23,5 +23,7 @@ extern void window_range_read(Datum range, int64 *start, int64 *end);
 /* An interval in microseconds, days as 24 hours. 22023 when it has months; false, or 22023 too, when it is not positive. `what` names it. */
 extern bool window_length(const Interval *length, const char *what, int64 *us);
 extern int64 window_fixed_length(const Interval *length, const char *what);
+/* 22023 when sliding windows would leave gaps. */
+extern void window_check_slide(int64 size, int64 slide);
 
 #endif
