@@ -139,7 +139,7 @@ counts_take(ByteReader *reader, List *batches)
 		source_observe_share(batch, &share);
 		pfree(share.lane_max);
 		if (share.rows_bad > 0)
-			source_check_bad_rows(batch, NULL, ERRCODE_DATA_EXCEPTION, "see its dead letters");
+			source_check_bad_rows(batch, NULL, ERRCODE_DATA_EXCEPTION, "one of several tasks' shares");
 	}
 }
 

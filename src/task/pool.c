@@ -181,6 +181,16 @@ task_is_gone(TaskPool *pool, int number)
 					errhint("The batch is tried again. The server log may tell why the task ended.")));
 }
 
+/* It takes no order: perhaps it has left word why. */
+static void
+task_is_deaf(TaskPool *pool, int number)
+{
+	ByteReader block;
+
+	(void) task_pool_receive(pool, number, &block);
+	task_is_gone(pool, number);
+}
+
 void
 task_pool_order(TaskPool *pool, StringInfo message, const BatchInfo *info)
 {
@@ -192,7 +202,7 @@ task_pool_order(TaskPool *pool, StringInfo message, const BatchInfo *info)
 		head->share = i;
 		pool->tasks[i].busy = true;
 		if (shm_mq_send(pool->tasks[i].orders, message->len, message->data, false, true) != SHM_MQ_SUCCESS)
-			task_is_gone(pool, i);
+			task_is_deaf(pool, i);
 	}
 }
 
