@@ -16,7 +16,9 @@
 bool
 memory_expects(StateStore *base)
 {
-	return ((MemoryStore *) base)->live.rows >= FAR_ROWS;
+	LiveStore *store = (LiveStore *) base;
+
+	return store->rows >= (store->prefixes ? FAR_ROWS / 4 : FAR_ROWS); /* to a row by its prefix the way is longer */
 }
 
 static void
@@ -100,7 +102,7 @@ memory_expect(StateStore *base, TupleTableSlot **keys, int n, StateUse use)
 {
 	MemoryStore *store = (MemoryStore *) base;
 
-	if (store->live.stale || store->live.rows < FAR_ROWS)
+	if (store->live.stale || !memory_expects(base))
 		return;
 	if (use != STATE_USE_PREFIX)
 		keys_expect(store, keys, n, use);
