@@ -120,6 +120,17 @@ rights_check_walker(Node *node, void *context)
 	return query_tree_walker((Query *) node, rights_check_walker, context, 0);
 }
 
+static void
+check_limits(StreamQuery *query)
+{
+	QueryOptions *options = &query->options;
+
+	if (options->max_rows_per_batch > 0 && options->min_rows_per_batch > options->max_rows_per_batch)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("min_rows_per_batch of query \"%s\" exceeds max_rows_per_batch", query->name),
+						errdetail("It would wait for " INT64_FORMAT " rows and take " INT64_FORMAT " of them.", options->min_rows_per_batch,
+								  options->max_rows_per_batch)));
+}
+
 /* Compiles the tree and lets the sink make its target: all that can be wrong with a query is found here. State it may have saved comes first. */
 static StreamPlan *
 query_check(StreamQuery *query, Query *tree, bool new_aggregates)
@@ -129,6 +140,7 @@ query_check(StreamQuery *query, Query *tree, bool new_aggregates)
 	Sink *sink;
 	ListCell *lc;
 
+	check_limits(query);
 	if (query->signature)
 		query_check_compatible(query, plan, new_aggregates);
 	query_check_trigger(query, plan, def);

@@ -49,7 +49,7 @@ static const OptionDef query_option_defs[] = {
 	{"late_rows", OPTION_ENUM, offsetof(QueryOptions, late_rows), 0, 0, "drop|dead_letter"},
 	{"state_provider", OPTION_ENUM, offsetof(QueryOptions, state_provider), 0, 0, "memory|table"},
 	{"min_batches_to_retain", OPTION_INT64, offsetof(QueryOptions, min_batches_to_retain), 1, 1000000000, NULL},
-	{"max_retries", OPTION_INT64, offsetof(QueryOptions, max_retries), 0, 1000000, NULL},
+	{"max_retries", OPTION_INT64, offsetof(QueryOptions, max_retries), -1, 1000000, NULL},
 	{"max_bad_rows_per_batch", OPTION_INT64, offsetof(QueryOptions, max_bad_rows_per_batch), 0, PG_INT64_MAX, NULL},
 	{"idle_timeout", OPTION_INTERVAL, offsetof(QueryOptions, idle_timeout), 1, PG_INT64_MAX, NULL},
 	{"parallelism", OPTION_INT64, offsetof(QueryOptions, parallelism), 1, 64, NULL},

@@ -385,7 +385,7 @@ worker_record_failure(Worker *w)
 		proc_exit(1);
 	if (w->record_attempts++ > 0)
 		wait_for_time(RECORD_AGAIN_US);
-	final = !transient && w->lasting_failures + 1 > w->max_retries;
+	final = !transient && w->max_retries >= 0 && w->lasting_failures + 1 > w->max_retries;
 	delay = final ? -1 : failure_delay_us(w->failures + 1);
 	if (!outcome_failed(w->launch.query_id, w->error, delay, w->last_batch))
 		return false;
