@@ -47,24 +47,39 @@ heap_open(const char *table, LOCKMODE lockmode)
 	return table_open(heap_relation_oid(table), lockmode);
 }
 
-/* No statement tells the executor of these writes, so a read-only transaction has to be refused here. */
+/*
+ * No statement tells the executor of these writes, so a read-only transaction has to be refused here. A table whose values may lie out of line is written under a
+ * snapshot; transactions of workers and supervisors have none until somebody runs something.
+ */
 static Relation
-heap_open_to_write(const char *table)
+write_begin(const char *table, bool *pushed)
 {
 	PreventCommandIfReadOnly("changes of streaming queries");
+	*pushed = !HaveRegisteredOrActiveSnapshot();
+	if (*pushed)
+		PushActiveSnapshot(GetLatestSnapshot());
 	return heap_open(table, RowExclusiveLock);
+}
+
+static void
+write_end(Relation rel, bool pushed)
+{
+	table_close(rel, NoLock);
+	if (pushed)
+		PopActiveSnapshot();
+	CommandCounterIncrement();
 }
 
 void
 heap_insert_row(const char *table, Datum *values, bool *nulls)
 {
-	Relation rel = heap_open_to_write(table);
+	bool pushed;
+	Relation rel = write_begin(table, &pushed);
 	HeapTuple tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	CatalogTupleInsert(rel, tuple);
 	heap_freetuple(tuple);
-	table_close(rel, NoLock);
-	CommandCounterIncrement();
+	write_end(rel, pushed);
 }
 
 static RegProcedure
@@ -151,22 +166,22 @@ heap_scan_end(HeapScan *scan)
 void
 heap_delete_row(const char *table, HeapTuple tuple)
 {
-	Relation rel = heap_open_to_write(table);
+	bool pushed;
+	Relation rel = write_begin(table, &pushed);
 
 	CatalogTupleDelete(rel, &tuple->t_self);
-	table_close(rel, NoLock);
-	CommandCounterIncrement();
+	write_end(rel, pushed);
 }
 
 void
 heap_update_row(const char *table, HeapTuple tuple, Datum *values, bool *nulls)
 {
-	Relation rel = heap_open_to_write(table);
+	bool pushed;
+	Relation rel = write_begin(table, &pushed);
 	HeapTuple updated = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	updated->t_self = tuple->t_self;
 	CatalogTupleUpdate(rel, &updated->t_self, updated);
 	heap_freetuple(updated);
-	table_close(rel, NoLock);
-	CommandCounterIncrement();
+	write_end(rel, pushed);
 }
