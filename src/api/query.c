@@ -120,12 +120,13 @@ rights_check_walker(Node *node, void *context)
 	return query_tree_walker((Query *) node, rights_check_walker, context, 0);
 }
 
+/* Triggers that end by themselves wait for nobody. */
 static void
 check_limits(StreamQuery *query)
 {
 	QueryOptions *options = &query->options;
 
-	if (options->max_rows_per_batch > 0 && options->min_rows_per_batch > options->max_rows_per_batch)
+	if (query->trigger.kind == TRIGGER_PROCESSING_TIME && options->max_rows_per_batch > 0 && options->min_rows_per_batch > options->max_rows_per_batch)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("min_rows_per_batch of query \"%s\" exceeds max_rows_per_batch", query->name),
 						errdetail("It would wait for " INT64_FORMAT " rows and take " INT64_FORMAT " of them.", options->min_rows_per_batch,
 								  options->max_rows_per_batch)));
