@@ -4,6 +4,7 @@
 
 #include "postgres.h"
 #include "nodes/pg_list.h"
+#include "util/compat.h"
 
 /* Before the statement: what may be needed; NIL: it needs nothing. Looked up now, for after an error nothing can be. */
 extern List *dependent_queries(Node *stmt);
