@@ -19,12 +19,13 @@ INSERT INTO query SELECT name || '_' || provider, provider, mode, q FROM unnest(
     ('groups', 'update', 'SELECT k, n / 4 AS g, count(*) AS c, string_agg(md5(v), '','') AS v FROM a WHERE ts >= ''2026-01-01'' AND n < 1000 GROUP BY k, n / 4')) x(name, mode, q);
 SELECT stream.create_query(name, q, stream.to_table(name || '_out', '{"batch_id_column": null}'), mode, options => jsonb_build_object('state_provider', provider), start => false) > 0 AS ok FROM query;
 -- serial numbers as rows arrive
+CREATE FUNCTION wide(i int, width int) RETURNS text LANGUAGE sql AS $$ SELECT string_agg(md5(i || ' ' || j), '') FROM generate_series(1, width) j $$; -- stays wide
 CREATE PROCEDURE fill(rows int, width int, late interval DEFAULT '0') LANGUAGE sql AS $$
-    INSERT INTO a_t SELECT i, 'key ' || i % (rows / 2 + 1), repeat(md5(i::text), width), timestamptz '2026-01-01' - late + i * interval '1 ms' FROM generate_series(1, rows) i;
-    INSERT INTO b_t SELECT i, 'key ' || i * 7 % (rows + 1), repeat(md5(i::text), width), timestamptz '2026-01-01' - late + i * interval '1 ms' FROM generate_series(1, rows) i;
+    INSERT INTO a_t SELECT i, 'key ' || i % (rows / 2 + 1), wide(i, width), timestamptz '2026-01-01' - late + i * interval '1 ms' FROM generate_series(1, rows) i;
+    INSERT INTO b_t SELECT i, 'key ' || i * 7 % (rows + 1), wide(i, width), timestamptz '2026-01-01' - late + i * interval '1 ms' FROM generate_series(1, rows) i;
 $$;
 CREATE TABLE step (n int GENERATED ALWAYS AS IDENTITY, command text);
-INSERT INTO step (command) SELECT s FROM unnest(ARRAY['fill(2, 1)', 'fill(500, 1)', 'fill(65, 1)', 'fill(64, 1)', 'fill(1, 1)', 'fill(100, 400)', 'fill(30, 2000)', 'fill(10, 1, ''1 day'')']) WITH ORDINALITY f(call, o),
+INSERT INTO step (command) SELECT s FROM unnest(ARRAY['fill(2, 1)', 'fill(500, 1)', 'fill(7, 2000)', 'fill(65, 1)', 'fill(64, 1)', 'fill(1, 1)', 'fill(100, 200)', 'fill(10, 1, ''1 day'')']) WITH ORDINALITY f(call, o),
     LATERAL (SELECT 0, 'CALL ' || call AS s UNION ALL SELECT 1, format('CALL stream.process_all_available(%L)', name) FROM query ORDER BY 1) x ORDER BY o;
 \set ECHO errors
 SELECT command FROM step ORDER BY n \gexec
@@ -59,7 +60,7 @@ SELECT count(stream.drop_query(name)) FROM query;
 DELETE FROM query WHERE name NOT LIKE 'inner%';
 SELECT stream.create_query(name, q, stream.to_table(name || '_whole'), mode, options => jsonb_build_object('state_provider', provider), start => false) > 0 AS ok FROM query;
 SELECT format('CALL stream.process_all_available(%L)', name) FROM query \gexec
-INSERT INTO a_t SELECT i, 'whole', repeat(md5(i::text), 1000), '2027-01-01' FROM generate_series(1, 3) i;
+INSERT INTO a_t SELECT i, 'whole', wide(i, 200), '2027-01-01' FROM generate_series(1, 3) i;
 SELECT format('CALL stream.process_all_available(%L)', name) FROM query \gexec
 DELETE FROM a_t;
 VACUUM a_t;
@@ -68,7 +69,7 @@ INSERT INTO b_t SELECT i, 'one ' || i, 'x', '2027-01-01' FROM generate_series(1,
 SELECT format('CALL stream.process_all_available(%L)', name) FROM query \gexec
 INSERT INTO a_t SELECT i, 'one ' || i, 'x', '2027-01-01' FROM generate_series(1, 300) i;
 SELECT format('CALL stream.process_all_available(%L)', name) FROM query \gexec
-SELECT count(*), bool_and(v = md5(repeat(md5(n::text), 1000))) AS whole FROM (TABLE inner_memory_whole UNION ALL TABLE inner_table_whole) x WHERE k = 'whole';
+SELECT count(*), bool_and(v = md5(wide(n, 200))) AS whole FROM (TABLE inner_memory_whole UNION ALL TABLE inner_table_whole) x WHERE k = 'whole';
 SELECT array_agg(n ORDER BY ctid) = ARRAY(SELECT generate_series(1, 300)) AS in_order FROM inner_memory_whole WHERE k LIKE 'one %';
 SELECT array_agg(n ORDER BY ctid) = ARRAY(SELECT generate_series(1, 300)) AS in_order FROM inner_table_whole WHERE k LIKE 'one %';
 SELECT count(stream.drop_query(name)) FROM query;
