@@ -59,8 +59,9 @@ half_load() # $1 workload, $2 our figures, $3 Spark's: both go on with the state
 spark_half() # $1 workload, $2 messages a second
 {
 	local word from
-	exec {from}< <(spark lag "$1" "$servers" "$(list_of "$1")" $(($2 * seconds)) "$place/checkpoints")
+	exec {from}< <(spark lag "$1" "$servers" "$(list_of "$1")" $(($2 * seconds * 2)) "$place/checkpoints")
 	if read -r -t 300 -u "$from" word && [ "$word" = ready ]; then
+		send_more "$1" "$2" nothing          # for its new JVM to get warm
 		send_more "$1" "$2" nothing
 	fi
 	cat <&"$from"
