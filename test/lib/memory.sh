@@ -11,7 +11,7 @@ memory_reports() # $1 what the tool's reports are called; "$2": a filter that le
 	[ -z "$found" ] || { head -n 80 <<<"$found"; return 1; }
 }
 
-# AddressSanitizer does not start inside the packaged server; memcheck looks at memory there, and `make fuzz` has the decoders under both sanitizers.
+# AddressSanitizer does not start inside the packaged server, only in one built with it (README.md); memcheck looks at memory there, and `make fuzz` has the decoders under both sanitizers.
 inside_sanitize()
 {
 	inside_prepare 'FAILPOINTS=1 COPT=-fsanitize=undefined'
