@@ -50,7 +50,7 @@ public class Flink
 		QUERIES.put("C", windows("TUMBLE", "INTERVAL '1' MINUTE", sums));
 		QUERIES.put("D", "SELECT id, card, store, amount, country, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY arrived) AS place"
 			+ " FROM (SELECT *, PROCTIME() AS arrived FROM messages)) WHERE place = 1");
-		QUERIES.put("E", "SELECT o.id, o.store, o.ts AS ordered, p.ts AS paid, p.amount FROM messages o JOIN others p"
+		QUERIES.put("E", "SELECT o.id, o.store, o.ts AS ordered, CAST(p.ts AS TIMESTAMP(3)) AS paid, p.amount FROM messages o JOIN others p"
 			+ " ON p.id = o.id AND p.ts BETWEEN o.ts AND o.ts + INTERVAL '5' MINUTE");
 		QUERIES.put("F", "SELECT card, ts FROM messages");
 		QUERIES.put("G", "SELECT id, COUNT(*) AS n, SUM(amount) AS total FROM messages GROUP BY id");
