@@ -39,14 +39,14 @@ is($before, '2', 'no batch without data');
 $node->safe_psql('postgres', "SELECT stream.drop_query('slow')");
 
 # min_rows_per_batch waits for company, max_trigger_delay ends the wait
-create_query($node, 'few', 'SELECT v FROM input', q{options => '{"min_rows_per_batch": 10, "max_trigger_delay": "2 seconds"}'});
+create_query($node, 'few', 'SELECT v FROM input', q{options => '{"min_rows_per_batch": 10, "max_trigger_delay": "6 seconds"}'});
 ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '4'), 'the first batch always runs');
 $node->safe_psql('postgres', 'INSERT INTO input_t VALUES (10)');
 $node->safe_psql('postgres', 'SELECT pg_sleep(0.5)');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM few_out'), '4', 'one row waits');
-ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '5', 4), 'but not longer than max_trigger_delay');
+ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '5', 20), 'but not longer than max_trigger_delay');
 $node->safe_psql('postgres', 'INSERT INTO input_t SELECT 100 FROM generate_series(1, 10)');
-ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '15', 1), 'enough rows do not wait');
+ok(wait_for_sql($node, 'SELECT count(*) FROM few_out', '15', 4), 'enough rows do not wait');
 $node->safe_psql('postgres', "SELECT stream.drop_query('few')");
 
 # a retry does not wait for the tick
