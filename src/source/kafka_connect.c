@@ -65,8 +65,11 @@ static void
 client_open(KafkaReader *reader, int partitions)
 {
 	char messages[32], kbytes[32], fetch[32];
-	/* Brokers answer a waiting fetch as soon as data comes; but what else they are asked over that connection waits behind it. */
-	KafkaSetting defaults[] = {{"fetch.wait.max.ms", "100"},
+	/*
+	 * Brokers answer a waiting fetch as soon as data comes; but what else they are asked over that connection waits behind it: a fetch of
+	 * partitions that are at their end holds up those that have drained their queue in the meantime.
+	 */
+	KafkaSetting defaults[] = {{"fetch.wait.max.ms", "10"},
 							   {"queued.min.messages", messages},
 							   {"queued.max.messages.kbytes", kbytes},
 							   {"fetch.message.max.bytes", fetch},

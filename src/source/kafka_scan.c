@@ -223,17 +223,6 @@ scan_skip_gap(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int6
 	pfree(offsets);
 }
 
-/*
- * Small ranges stay, for a second scan. One that cannot stay whole goes as it is read: librdkafka's next messages then lie where
- * these have been, instead of in fresh pages.
- */
-static bool
-scan_keeps_read(KafkaScan *scan, KafkaPartition *partition)
-{
-	return partition->count <= KEEP_MESSAGES && partition->bytes <= KEEP_BYTES &&
-		   scan->to[scan->current] - scan->from[scan->current] <= KEEP_MESSAGES;
-}
-
 /* Nothing of the partition is here: let go of what has been read, take what has come, or wait for it. */
 static void
 scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 to)
@@ -241,7 +230,7 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 	KafkaReader *reader = scan->reader;
 	int64 until = 0;
 
-	if (!scan_keeps_read(scan, partition))
+	if (partition->count > KEEP_MESSAGES || partition->bytes > KEEP_BYTES)
 		kafka_window_trim(reader, partition, scan->cursor);
 	for (;;)
 	{
