@@ -22,19 +22,20 @@ committed() # $1 topic
 # Sends what comes after what the topics have; prints how long those of the first waited.
 send_more() # $1 workload, $2 messages a second, $3: "dbname=…", or nothing when nobody watches
 {
-	local topic topics file held pids=()
+	local topic topics file held i looks=() pids=()
 	read -ra topics <<<"$(topics_of "$1")"
 	for topic in "${topics[@]}"; do
 		file=$place/more.$topic
 		held=$(count_of "$topic")
 		write_messages "$topic" "$1" $((held + 1)) $((held + $2 * seconds)) "$(messages_of "$1")" "$([ "$1" != G ] || echo "i * 7919 % $messages + 1")"
 		mv "$place/messages" "$file"
+		looks+=("$(committed "$topic")")     # now: the broker's answers are for one at a time
 	done
-	for topic in "${topics[@]:1}"; do
-		"$STREAM_BUILD/bench_latency" "$servers" "$topic" $partitions "$2" "$seconds" "$3" "$(committed "$topic")" "$place/more.$topic" >/dev/null &
+	for ((i = 1; i < ${#topics[@]}; i++)); do
+		"$STREAM_BUILD/bench_latency" "$servers" "${topics[i]}" $partitions "$2" "$seconds" "$3" "${looks[i]}" "$place/more.${topics[i]}" >/dev/null &
 		pids+=($!)
 	done
-	"$STREAM_BUILD/bench_latency" "$servers" "$topics" $partitions "$2" "$seconds" "$3" "$(committed "$topics")" "$place/more.$topics"
+	"$STREAM_BUILD/bench_latency" "$servers" "$topics" $partitions "$2" "$seconds" "$3" "${looks[0]}" "$place/more.$topics"
 	[ ${#pids[@]} = 0 ] || wait "${pids[@]}"
 	rm -f "$place"/more.*
 }
