@@ -174,7 +174,7 @@ $lines = slurp_file($node->logfile, $log);
 is(() = $lines =~ /WARNING:  streaming query "reads": 100 % of the newest rows of source public\.rubbish cannot be read/g, 1, 'a line in the log when it begins');
 is(() = $lines =~ /LOG:  streaming query "reads": rows of source public\.rubbish can be read again/g, 1, 'and when it is over');
 $heard = '';
-ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "unreadable".*"event": "readable"/s }), 'events as well') or diag($heard);
+ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "readable"/ }), 'an event as well') or diag($heard);
 $listener->quit;
 value("SELECT stream.drop_query('reads')");
 
