@@ -111,6 +111,21 @@ open_connection(Watch *watch, const char *conninfo, const char *query)
 	PQclear(prepared);
 }
 
+/* A broker knows a new topic a moment before it leads its partitions. */
+static int64_t
+end_of(rd_kafka_t *consumer, const char *topic, int partition)
+{
+	double until = now() + GIVE_UP;
+	int64_t low, high;
+	rd_kafka_resp_err_t error;
+
+	while ((error = rd_kafka_query_watermark_offsets(consumer, topic, partition, &low, &high, 10000)) && now() < until)
+		nanosleep(&(struct timespec){0, 50000000}, NULL);
+	if (error)
+		die(topic, rd_kafka_err2str(error));
+	return high;
+}
+
 /* All partitions of the topic, from where they end now. */
 static void
 open_consumer(Watch *watch, const char *servers, const char *topic)
@@ -133,13 +148,7 @@ open_consumer(Watch *watch, const char *servers, const char *topic)
 		die("topics", "no answer");
 	for (int i = 0; i < metadata->topic_cnt; i++)
 		for (int p = 0; !strcmp(metadata->topics[i].topic, topic) && p < metadata->topics[i].partition_cnt; p++)
-		{
-			int64_t low, high;
-
-			if (rd_kafka_query_watermark_offsets(watch->consumer, topic, p, &low, &high, 10000))
-				die(topic, "no offsets");
-			rd_kafka_topic_partition_list_add(from, topic, p)->offset = high;
-		}
+			rd_kafka_topic_partition_list_add(from, topic, p)->offset = end_of(watch->consumer, topic, p);
 	rd_kafka_metadata_destroy(metadata);
 	if (from->cnt == 0 || rd_kafka_assign(watch->consumer, from))
 		die(topic, "cannot be read");
