@@ -40,6 +40,16 @@ send_more() # $1 workload, $2 messages a second, $3: "dbname=…", or nothing wh
 	rm -f "$place"/more.*
 }
 
+# Whoever has read these has its state and has caught up.
+send_one_each() # $1 workload: one message more for each partition of its topics
+{
+	local topic held
+	for topic in $(topics_of "$1"); do
+		held=$(count_of "$topic")
+		add_messages "$topic" "$1" $((held + 1)) $((held + partitions)) "$(messages_of "$1")"
+	done
+}
+
 half_load() # $1 workload, $2 our figures, $3 Spark's: both go on with the state they have, Spark first
 {
 	local rate p50 p99 p999 worst
@@ -50,9 +60,13 @@ half_load() # $1 workload, $2 our figures, $3 Spark's: both go on with the state
 	fi
 	rate=$(half_of "${2%% *}")
 	query_do start
-	query_wait "$(rows_of "$1")"
-	sql -c CHECKPOINT              # what came before is none of it
-	read -r p50 p99 p999 worst <<<"$(send_more "$1" "$rate" "dbname=$PGDATABASE")"
+	send_one_each "$1"
+	if (query_wait "$(rows_of "$1")"); then
+		sql -c CHECKPOINT              # what came before is none of it
+		read -r p50 p99 p999 worst <<<"$(send_more "$1" "$rate" "dbname=$PGDATABASE")"
+	else
+		p50="never caught up"
+	fi
 	half_line "$(describe "$1")" stream_ext "$(grouped "$rate")" "${p50:-failed}" "${p99:-}" "${p999:-}" "${worst:-}"
 	query_do stop
 }
