@@ -67,9 +67,15 @@ fetch_jars() # $1 peer, then GROUP:ARTIFACT[:VERSION], by default Flink's: with 
 
 # ---- each by its own program; the log says why one printed nothing ----
 
+gave_up() # $1 peer, then its arguments; of the command before, 124 means that time was over
+{
+	local status=$?
+	echo "$1 ended with $status$([ $status != 124 ] || echo ", by the clock, after $patience s"): ${*:2}" >>"$place/$1.log"
+}
+
 spark() # arguments of spark.py
 {
-	SPARK_PLACE=$place/spark SPARK_LOCAL_DIRS=$place/spark-tmp "$place/spark/venv/bin/python" "$here/spark.py" "$@" 2>>"$place/spark.log" || true
+	SPARK_PLACE=$place/spark SPARK_LOCAL_DIRS=$place/spark-tmp timeout "$patience" "$place/spark/venv/bin/python" "$here/spark.py" "$@" 2>>"$place/spark.log" || gave_up spark "$@"
 }
 
 spark_workload() # $1 workload. H: of the tenth alone, for sixty windows a row take minutes
@@ -82,7 +88,7 @@ spark_workload() # $1 workload. H: of the tenth alone, for sixty windows a row t
 
 java_peer() # $1 peer, $2 class, then its arguments
 {
-	java -Xmx2g -cp "$place/$1/classes:$place/$1/lib/*" "${@:2}" 2>>"$place/$1.log" || true
+	timeout "$patience" java -Xmx2g -cp "$place/$1/classes:$place/$1/lib/*" "${@:2}" 2>>"$place/$1.log" || gave_up "$1" "${@:3}"
 }
 
 flink_workload() # $1 workload
@@ -104,7 +110,7 @@ by_hand() # $1 workload
 	rows=$(rows_of "$1")
 	sql -c "CREATE UNLOGGED TABLE staging (message json); CREATE TABLE by_hand (store text, minute timestamptz, orders bigint, revenue float8, PRIMARY KEY (store, minute))"
 	begin=$(now)
-	kcat -q -b "$servers" -C -t "$(list_of "$1")" -o beginning -e -f '%s\n' 2>"$place/kcat.log" | sql -c "COPY staging FROM STDIN"
+	timeout "$patience" kcat -q -b "$servers" -C -t "$(list_of "$1")" -o beginning -e -f '%s\n' 2>"$place/kcat.log" | sql -c "COPY staging FROM STDIN"
 	sql -c "INSERT INTO by_hand SELECT message->>'store', date_trunc('minute', (message->>'ts')::timestamptz), count(*), sum((message->>'amount')::float8)
 		FROM staging GROUP BY 1, 2 ON CONFLICT (store, minute) DO UPDATE SET orders = by_hand.orders + excluded.orders, revenue = by_hand.revenue + excluded.revenue"
 	seconds=$(passed "$begin")
