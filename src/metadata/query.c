@@ -35,6 +35,7 @@ enum
 };
 
 #define DEFAULT_MAX_TRIGGER_DELAY (15 * USECS_PER_MINUTE)
+#define QUERY_LOCK_TRIES 200                        /* a millisecond apart */
 #define LIMIT_MAX INT64CONST(1000000000000000000) /* sums of a limit and what is there stay far from overflow */
 
 static const OptionDef query_option_defs[] = {
@@ -449,13 +450,24 @@ query_lock_tag(LOCKTAG *tag, int64 query_id)
 	SET_LOCKTAG_OBJECT(*tag, MyDatabaseId, heap_relation_oid("query"), (uint32) query_id, 0);
 }
 
+/*
+ * A transaction that ends lets go of its locks one after the other: who waited for another of them may find this one
+ * still held, for a moment. That is not "somebody runs it", so a session looks again for a while.
+ */
 bool
 query_lock(int64 query_id, bool session_level)
 {
 	LOCKTAG tag;
 
 	query_lock_tag(&tag, query_id);
-	return LockAcquire(&tag, ExclusiveLock, session_level, true) != LOCKACQUIRE_NOT_AVAIL;
+	for (int tries = 1; LockAcquire(&tag, ExclusiveLock, session_level, true) == LOCKACQUIRE_NOT_AVAIL; tries++)
+	{
+		if (session_level || tries == QUERY_LOCK_TRIES)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(1000);
+	}
+	return true;
 }
 
 bool
