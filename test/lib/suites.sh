@@ -6,15 +6,20 @@ passed=0 failed=0
 
 inside_check()
 {
-	local suite
+	local suite round before
 	inside_prepare FAILPOINTS=1
 	export TEMP_CONFIG=$WORK/tree/test/lib/cluster.conf
 	for suite in "$@"; do
 		case $suite in regress | isolation | conformance | property | lint) inside_start_cluster fsync = off; break ;; esac
 	done
-	for suite in "$@"; do
-		echo "== ${suite^}"
-		"suite_$suite"
+	for round in $(seq "${REPEAT:-1}"); do
+		[ "${REPEAT:-1}" = 1 ] || echo "==== Round $round"
+		before=$failed
+		for suite in "$@"; do
+			echo "== ${suite^}"
+			"suite_$suite"
+		done
+		[ "$failed" = "$before" ] || [ "${REPEAT:-1}" = 1 ] || cp -r "$WORK/logs" "$WORK/logs_of_round_$round"
 	done
 	[ -z "${socket:-}" ] || suite_one 'no server process crashed' suite_no_crash
 	echo "$passed passed, $failed failed"
@@ -216,6 +221,7 @@ suite_layers() { suite_one 'includes obey the layers' test/check_layers; }
 
 suite_lint()
 {
+	dropdb --if-exists lint
 	createdb lint
 	suite_one 'every SQL object has a comment' suite_sql_is_empty test/lib/uncommented.sql
 	suite_one 'exported symbols are the intended ones' suite_symbols
