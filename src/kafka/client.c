@@ -53,7 +53,7 @@ struct KafkaClient
 	KafkaCall *call; /* being waited for, or forgotten by an error */
 	MemoryContextCallback callback;
 	rd_kafka_resp_err_t complaint_code;
-	char complaint[256];
+	char complaint[512];
 };
 
 static dlist_head open_clients = DLIST_STATIC_INIT(open_clients);
@@ -505,17 +505,44 @@ kafka_client_call(KafkaClient *client, KafkaCall *call, int timeout_ms)
 	return false;
 }
 
-/* librdkafka's words for it, as of 1.0 and later. */
+#define NO_TLS_HINT \
+	"Perhaps the brokers do not speak TLS at that address: use that of their TLS listener, or set security.protocol of the server to " \
+	"\"plaintext\", with a password \"sasl_plaintext\"."
+#define ADVERTISED_HINT \
+	"The brokers gave that address themselves: start the one there, or correct its advertised.listeners if it is not to be reached so from here."
+
+/*
+ * What to do about a complaint: librdkafka's words for it, as of 1.0 and later. An address that is not one of bootstrap.servers
+ * ("host:port/bootstrap") came from the brokers.
+ */
 int
 kafka_complaint_hint(const char *complaint)
 {
-	if (strstr(complaint, "ssl.ca.location"))
-		return errhint("Put the certificate that signed the broker's, as PEM text, into option \"ssl.ca.pem\" of the server.");
-	if (strstr(complaint, "SSL listener"))
-		return errhint("Perhaps the brokers speak TLS at that address: set security.protocol of the server to \"ssl\", with a password \"sasl_ssl\".");
-	if (strstr(complaint, "PLAINTEXT broker listener"))
-		return errhint("Perhaps the brokers do not speak TLS at that address: use that of their TLS listener, or set security.protocol of the server to "
-					   "\"plaintext\", with a password \"sasl_plaintext\".");
+	static const struct
+	{
+		const char *words, *also, *hint;
+	} advice[] = {
+		{"ssl.ca.location", "",
+		 "Put the certificate that signed the broker's, as PEM text, into option \"ssl.ca.pem\" of the server; the broker's own must name "
+		 "the host as it is addressed."},
+		{"SSL listener", "",
+		 "Perhaps the brokers speak TLS at that address: set security.protocol of the server to \"ssl\", with a password \"sasl_ssl\"."},
+		{"PLAINTEXT broker listener", "", NO_TLS_HINT},
+		{"SSL handshake failed", "unexpected eof", NO_TLS_HINT},
+		{"SASL authentication error", "", "Correct sasl.username and sasl.password of the user mapping (ALTER USER MAPPING)."},
+		{"mechanism", "Unsupported SASL mechanism", "Set \"sasl.mechanism\" of the server to one that the brokers support."},
+		{"broker might require SASL", "",
+		 "Perhaps the brokers want a password at that address: set security.protocol of the server to \"sasl_ssl\", without TLS "
+		 "\"sasl_plaintext\", and sasl.mechanism."},
+		{"Failed to resolve", "/bootstrap", "Correct \"bootstrap.servers\" of the server."},
+		{"Connection refused", "/bootstrap", "Nothing listens there: correct \"bootstrap.servers\" of the server, or start the broker."},
+		{"Failed to resolve", "", ADVERTISED_HINT},
+		{"Connection refused", "", ADVERTISED_HINT},
+	};
+
+	for (int i = 0; i < lengthof(advice); i++)
+		if (strstr(complaint, advice[i].words) && strstr(complaint, advice[i].also))
+			return errhint("%s", advice[i].hint);
 	return 0;
 }
 

@@ -29,8 +29,23 @@ ok($node->poll_query_until('postgres', 'SELECT count(*) = 2 FROM q_out'), 'so do
 # A wrong password is said so, without the password, and is no reason to wait for the broker for ever.
 $node->safe_psql('postgres', q(SELECT stream.stop_query('q'); ALTER USER MAPPING FOR postgres SERVER k OPTIONS (SET "sasl.password" 'not-the-secret')));
 my ($ret, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose' . "\n" . 'SELECT count(*) FROM t');
-like($err, qr/28000.*uthentication failed/s, 'a wrong password is an authentication failure');
+like($err, qr/28000.*uthentication failed.*HINT.*sasl\.password of the user mapping/s, 'a wrong password is an authentication failure');
 unlike($err, qr/not-the-secret/, 'which does not repeat it');
+
+# What else does not fit the broker, and what is said then to be changed.
+sub refused_with
+{
+	my ($options, $said, $name) = @_;
+	$node->safe_psql('postgres', "ALTER SERVER k OPTIONS ($options)");
+	my (undef, undef, $error) = $node->psql('postgres', 'SELECT count(*) FROM t');
+	like($error, $said, $name);
+	return;
+}
+my $plain = $broker->bootstrap;
+refused_with(q(SET "sasl.mechanisms" 'SCRAM-SHA-256'), qr/Unsupported SASL mechanism.*HINT:  Set "sasl\.mechanism"/s, 'a mechanism the broker lacks');
+refused_with(q(SET "sasl.mechanisms" 'PLAIN', SET "security.protocol" 'ssl'), qr/HINT:  Perhaps the brokers want a password/, 'a password not offered');
+refused_with(qq(SET "security.protocol" 'sasl_ssl', SET "bootstrap.servers" '$plain'), qr/HINT:  Perhaps the brokers do not speak TLS/, 'TLS to the port without');
+$node->safe_psql('postgres', qq(ALTER SERVER k OPTIONS (SET "bootstrap.servers" '$address')));
 
 # A broker whose certificate we do not trust gets no password.
 $node->safe_psql('postgres', q(ALTER USER MAPPING FOR postgres SERVER k OPTIONS (SET "sasl.password" 'stream-secret')));
@@ -44,6 +59,11 @@ $node->safe_psql('postgres', qq(ALTER SERVER k OPTIONS (ADD "ssl.ca.pem" '$certi
 isnt($ret, 0, 'a role without mapping cannot read');
 like($err, qr/user mapping of role "nobody"/, 'and is told what it lacks');
 is($node->safe_psql('postgres', q(SET ROLE nobody; SELECT count(*) FROM pg_user_mappings WHERE umoptions::text LIKE '%secret%')), '0', 'and sees no secret');
+
+# A broker that gives an address where it is not to be reached.
+$broker->advertise_secure('127.0.0.1:1');
+($ret, $out, $err) = $node->psql('postgres', 'SELECT count(*) FROM t');
+like($err, qr/Connection refused.*HINT:  The brokers gave that address themselves: .*advertised\.listeners/s, 'an address advertised wrongly is told from one of ours');
 
 $node->stop;
 my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);

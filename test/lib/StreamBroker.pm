@@ -86,6 +86,20 @@ sub down
 # Of the real broker: the address that wants TLS and a password, and the certificate to trust.
 sub secure { my ($self) = @_; return ('127.0.0.1:' . _slurp("$self->{dir}/secure_port"), _slurp("$self->{dir}/server.crt")); }
 
+# Of the real broker, which is restarted: what it gives as the address that wants TLS.
+sub advertise_secure
+{
+	my ($self, $address) = @_;
+	$self->down;
+	my $file = "$self->{dir}/server.properties";
+	(my $text = _slurp($file)) =~ s{^(advertised\.listeners=.*SECURE://)[^,\n]*}{$1$address}m or die "no listener\n";
+	open(my $out, '>', $file) or die "$file: $!\n";
+	print {$out} "$text\n";
+	close($out) or die "$file: $!\n";
+	$self->up;
+	return;
+}
+
 sub _slurp
 {
 	my ($path) = @_;

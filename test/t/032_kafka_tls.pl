@@ -1,4 +1,4 @@
-# A client and a broker that do not speak the same: TLS to a port without, none to a port with it. Sources and sinks say so, and what to change.
+# A client and a broker that do not find together: TLS to a port without, none to a port with it, nobody there. Sources and sinks say so, and what to change.
 use strict;
 use warnings FATAL => 'all';
 use FindBin;
@@ -6,6 +6,8 @@ use lib "$FindBin::Bin/../lib";
 use PostgreSQL::Test::Utils;
 use StreamBroker;
 use StreamNode;
+use IO::Socket::INET;
+use POSIX ();
 use Test::More;
 
 plan skip_all => 'no openssl here' unless `openssl version 2>&1` =~ /^OpenSSL/;
@@ -18,21 +20,39 @@ my $pid = open(my $tls, '-|', "cd '$dir' && exec openssl s_server -accept 127.0.
 my $port;
 while (my $line = <$tls>) { last if ($port) = $line =~ /ACCEPT .*:(\d+)/; }
 
+# What Kafka does with TLS on a port without: it hangs up. And a port where nothing listens, which nobody is given meanwhile.
+my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) or die;
+my $hangs_up = fork() // die;
+if (!$hangs_up) { while (my $client = $deaf->accept) { sysread($client, my $hello, 1); close($client); } POSIX::_exit(0); }
+my $closed = IO::Socket::INET->new(LocalAddr => '127.0.0.1') or die;
+
 my $plain = $broker->bootstrap;
 my $pem = slurp_file("$dir/cert.pem");
 table_source($node, 'input', 'value text');
 $node->safe_psql('postgres', qq(INSERT INTO input_t VALUES ('x');
 	CREATE SERVER no_tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:$port');
 	CREATE SERVER tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER hangs_up FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$deaf->sockport}', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER other_ca FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:$port', "security.protocol" 'ssl');
+	CREATE SERVER closed FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$closed->sockport}');
+	CREATE SERVER nowhere FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" 'no-such-host.invalid:9092');
 	CREATE SERVER no_mechanism FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'sasl_ssl')));
+my $no_tls = qr/HINT:  Perhaps the brokers do not speak TLS at that address: .*set security\.protocol of the server to "plaintext"/;
 my %hint = (
 	no_tls => qr/HINT:  Perhaps the brokers speak TLS at that address: set security\.protocol of the server to "ssl"/,
-	tls => qr/HINT:  Perhaps the brokers do not speak TLS at that address: .*set security\.protocol of the server to "plaintext"/);
+	tls => $no_tls,
+	hangs_up => $no_tls,
+	other_ca => qr/HINT:  Put the certificate that signed the broker's, as PEM text, into option "ssl\.ca\.pem" of the server; .* name the host/,
+	closed => qr/Connection refused.*HINT:  Nothing listens there: correct "bootstrap\.servers" of the server, or start the broker/s,
+	nowhere => qr/Failed to resolve.*HINT:  Correct "bootstrap\.servers" of the server/s);
 for my $server (sort keys %hint)
 {
 	$node->safe_psql('postgres', qq(SELECT stream.create_source('$server', 'kafka', 'id int', '{"server": "$server", "topic": "t", "starting_offsets": "earliest"}');
 		SELECT stream.create_query('$server', 'SELECT id FROM $server', stream.to_table('${server}_out'));
 		SELECT stream.create_query('to_$server', 'SELECT value FROM input', stream.to_kafka('t', '{"server": "$server"}'))));
+}
+for my $server (sort keys %hint)
+{
 	for my $query ($server, "to_$server")
 	{
 		my $error = '';
@@ -47,7 +67,8 @@ $node->safe_psql('postgres', q(SELECT stream.create_source('no_mechanism', 'kafk
 my (undef, undef, $err) = $node->psql('postgres', q(SELECT stream.create_query('no_mechanism', 'SELECT id FROM no_mechanism', stream.to_table('x'))));
 like($err, qr/could not make a Kafka client for source public\.no_mechanism.*HINT:  Set "sasl\.mechanisms" of the server/s, 'a password needs a mechanism');
 
-kill 'KILL', $pid;
+kill 'KILL', $pid, $hangs_up;
 close($tls);
+waitpid($hangs_up, 0);
 $node->stop;
 done_testing();
