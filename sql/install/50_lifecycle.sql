@@ -39,6 +39,7 @@ CREATE FUNCTION stream.running_operations(
     OUT operation  text,
     OUT batch_id   bigint,
     OUT rows_done  bigint,
+    OUT bytes_done bigint,
     OUT started_at timestamptz
 ) RETURNS SETOF record LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'stream_running_operations';
 COMMENT ON FUNCTION stream.running_operations() IS 'what view stream.operations is made of; only queries of roles the caller is a member of';

@@ -80,14 +80,21 @@ COMMENT ON VIEW stream.source_lag IS
 
 CREATE VIEW stream.operations WITH (security_barrier) AS
     SELECT q.name AS query, o.pid, o.operation, o.batch_id, o.rows_done,
-           CASE WHEN o.operation = 'loading state'
+           CASE o.operation
+                WHEN 'running a batch' THEN (planned.conf->>'rows')::bigint
+                WHEN 'loading state'
                 THEN (SELECT sum((op->>'numRowsTotal')::bigint)::bigint
                       FROM stream.progress_entry e CROSS JOIN LATERAL jsonb_array_elements(e.progress->'stateOperators') op
                       WHERE e.query_id = o.query_id AND e.batch_id = o.batch_id)
            END AS rows_total,
+           nullif(o.bytes_done, 0) AS bytes_done,
+           CASE o.operation WHEN 'running a batch' THEN (planned.conf->>'bytes')::bigint END AS bytes_total,
            o.started_at
-    FROM stream.running_operations() o JOIN stream.visible_query q ON q.id = o.query_id;
-COMMENT ON VIEW stream.operations IS 'long operations that run right now: batches, loading and folding of state, rewinding; like the views pg_stat_progress_*';
+    FROM stream.running_operations() o
+    JOIN stream.visible_query q ON q.id = o.query_id
+    LEFT JOIN stream.offset_entry planned ON planned.query_id = o.query_id AND planned.batch_id = o.batch_id;
+COMMENT ON VIEW stream.operations IS
+    'long operations that run right now: batches, loading and folding of state, rewinding; like the views pg_stat_progress_*. Totals are NULL where the source does not know them without counting';
 
 CREATE VIEW stream.stat WITH (security_barrier) AS
     SELECT q.id AS query_id,

@@ -272,6 +272,33 @@ stream_worker_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* What tasks have read of the batch. */
+static void
+shares_add(OperationStatus *batch, int backends)
+{
+	for (int i = 1; i <= backends; i++)
+	{
+		OperationStatus share;
+
+		if (!operation_read(&pgstat_fetch_stat_local_beentry(i)->backendStatus, &share) || share.kind != OPERATION_SHARE ||
+			share.query_id != batch->query_id || share.batch_id != batch->batch_id)
+			continue;
+		batch->rows += share.rows;
+		batch->bytes += share.bytes;
+	}
+}
+
+static void
+operation_put(ReturnSetInfo *result, int pid, const OperationStatus *status)
+{
+	Datum values[] = {Int64GetDatum(status->query_id), Int32GetDatum(pid),			   CStringGetTextDatum(status->name), Int64GetDatum(status->batch_id),
+					  Int64GetDatum(status->rows),	   Int64GetDatum(status->bytes), TimestampTzGetDatum(status->started_at)};
+	bool nulls[lengthof(values)] = {false};
+
+	nulls[3] = status->batch_id < 0;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
 /* running_operations() → one row per process of this database that is at something long about a query the caller may see */
 Datum
 stream_running_operations(PG_FUNCTION_ARGS)
@@ -285,15 +312,11 @@ stream_running_operations(PG_FUNCTION_ARGS)
 		PgBackendStatus *backend = &pgstat_fetch_stat_local_beentry(i)->backendStatus;
 		OperationStatus status;
 
-		if (operation_read(backend, &status) && may_watch(status.query_id))
-		{
-			Datum values[] = {Int64GetDatum(status.query_id), Int32GetDatum(backend->st_procpid), CStringGetTextDatum(status.name),
-							  Int64GetDatum(status.batch_id), Int64GetDatum(status.rows), TimestampTzGetDatum(status.started_at)};
-			bool nulls[lengthof(values)] = {false};
-
-			nulls[3] = status.batch_id < 0;
-			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
+		if (!operation_read(backend, &status) || status.kind == OPERATION_SHARE || !may_watch(status.query_id))
+			continue;
+		if (status.kind == OPERATION_BATCH)
+			shares_add(&status, backends);
+		operation_put(result, backend->st_procpid, &status);
 	}
 	return (Datum) 0;
 }

@@ -146,6 +146,7 @@ new_sources_arrive(QueryRuntime *rt)
 typedef struct PlannedRange
 {
 	Position *from, *to; /* to NULL: no rows */
+	int64 rows, bytes;	 /* in it; -1 and 0: the source does not know */
 } PlannedRange;
 
 /* Asks every source for its next range. True when one has something. */
@@ -173,6 +174,8 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild
 			ranges[i].from = start_position(rt, reader);
 		advance = reader->ops->advance(reader, ranges[i].from, ceiling, &limit);
 		ranges[i].to = advance.end;
+		ranges[i].rows = advance.rows;
+		ranges[i].bytes = advance.bytes;
 		if (advance.end && advance.rows >= 0)
 			reader->rows_expected = advance.rows;
 		any = any || advance.end != NULL;
@@ -204,6 +207,28 @@ replays_plan(QueryRuntime *rt, int64 **letter_ids)
 	int64 limit = rt->ignore_limits ? 0 : rt->query->options.max_rows_per_batch;
 
 	return replay_waiting(rt->query->id, limit > 0 ? (int) Min(limit, MAX_REPLAYS) : MAX_REPLAYS, letter_ids);
+}
+
+/* How much there is to do, for stream.operations; nothing where some source does not know. */
+static void
+size_write(JsonBuild *conf, PlannedRange *ranges, int nranges, int nreplays)
+{
+	int64 rows = nreplays, bytes = 0;
+	bool rows_known = true, bytes_known = true;
+
+	for (int i = 0; i < nranges; i++)
+	{
+		if (ranges[i].to == NULL)
+			continue;
+		rows_known &= ranges[i].rows >= 0;
+		bytes_known &= ranges[i].bytes > 0;
+		rows += ranges[i].rows;
+		bytes += ranges[i].bytes;
+	}
+	if (rows_known)
+		json_add_int(conf, "rows", rows);
+	if (bytes_known && bytes > 0)
+		json_add_int(conf, "bytes", bytes);
 }
 
 /* offsets/N for what there is to do, or false: nothing. Starts and ends per source; a source without news keeps its place. */
@@ -248,6 +273,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 		json_add_json(&conf, "latest", json_result(&latest));
 		json_add_int(&conf, "left", left);
 	}
+	size_write(&conf, ranges, has_data ? i : 0, nreplays);
 	replay_ids_write(&conf, replays, nreplays);
 	if (rt->last_batch < 0) /* the same for all batches of an incarnation */
 		json_add_json(&conf, "settings", rt->query->settings);

@@ -294,6 +294,7 @@ file_advance(SourceReader *base, Position *from, Position *ceiling, const ReadLi
 	}
 	if (n > start)
 		advance.end = source_position_of(n);
+	advance.bytes = bytes;
 	return advance;
 }
 

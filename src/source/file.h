@@ -49,8 +49,8 @@ extern const char *file_format(SourceDef *def, const char *path);
 
 typedef struct FileBytes FileBytes;
 
-/* In CurrentMemoryContext, and closed with it. Errors name file and source. */
-extern FileBytes *file_bytes_open(SourceDef *def, FileEntry *entry);
+/* In CurrentMemoryContext, and closed with it. Errors name file and source. What is read of the file is added to *count, unless that is NULL. */
+extern FileBytes *file_bytes_open(SourceDef *def, FileEntry *entry, int64 *count);
 extern size_t file_bytes_read(FileBytes *bytes, char *buf, size_t size); /* 0: the end */
 
 /* ---- file_read.c ---- */

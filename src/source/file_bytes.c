@@ -23,6 +23,7 @@ struct FileBytes
 	FileEntry *entry;
 	int fd;
 	int64 left; /* bytes of the file not read yet */
+	int64 *count;
 	bool gzip;
 	bool in_member;
 	z_stream stream;
@@ -112,6 +113,8 @@ file_read(FileBytes *bytes, void *buf, size_t size)
 		done += n;
 	}
 	bytes->left -= done;
+	if (bytes->count)
+		*bytes->count += done;
 	return done;
 }
 
@@ -142,7 +145,7 @@ gzip_detect(FileBytes *bytes)
 }
 
 FileBytes *
-file_bytes_open(SourceDef *def, FileEntry *entry)
+file_bytes_open(SourceDef *def, FileEntry *entry, int64 *count)
 {
 	FileBytes *bytes = palloc0(sizeof(FileBytes));
 
@@ -150,6 +153,7 @@ file_bytes_open(SourceDef *def, FileEntry *entry)
 	bytes->entry = entry;
 	bytes->fd = -1;
 	bytes->left = entry->size;
+	bytes->count = count;
 	bytes->chunk = palloc(CHUNK);
 	bytes->closing.func = bytes_close;
 	bytes->closing.arg = bytes;

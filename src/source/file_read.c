@@ -224,13 +224,14 @@ void
 file_read_start(RecordReader *read, FileEntry *entry)
 {
 	SourceDef *def = read->scan->reader->def;
+	bool counts = read->scan->observer && read->scan->letter == NULL;
 	MemoryContext old;
 
 	file_close(read);
 	read->entry = entry;
 	decoder_choose(read, file_format(def, entry->path));
 	old = MemoryContextSwitchTo(read->file_context);
-	read->bytes = file_bytes_open(def, entry);
+	read->bytes = file_bytes_open(def, entry, counts ? &read->scan->batch->bytes : NULL);
 	MemoryContextSwitchTo(old);
 	read->start = read->filled = 0;
 	read->at_end = false;

@@ -65,6 +65,13 @@ range_next(SourceScan *scan, TupleTableSlot *slot)
 	return !scan->range_done;
 }
 
+/* Early ones are shown more often: where rows are slow, they count. */
+static bool
+is_worth_showing(int64 rows)
+{
+	return rows % OPERATION_ROWS == 0 || (rows < OPERATION_ROWS && (rows & (rows - 1)) == 0);
+}
+
 /* Behind the range: dead letters that come again. */
 static bool
 letters_next(SourceScan *scan, TupleTableSlot *slot)
@@ -106,8 +113,8 @@ source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 	if (scan->observer && (!scan->remote || scan->letter))
 	{
 		source_observe(scan, slot);
-		if (scan->batch->rows % OPERATION_ROWS == 0)
-			source_show_progress(scan->batch->info);
+		if (is_worth_showing(scan->batch->rows))
+			source_show_progress(scan->batch);
 	}
 	ExecStoreVirtualTuple(slot);
 	return true;

@@ -342,6 +342,8 @@ source_observe_share(SourceBatch *batch, const SourceBatch *share)
 	batch->rows += share->rows;
 	batch->rows_bad += share->rows_bad;
 	batch->bytes += share->bytes;
+	batch->rows_shown += share->rows_shown;
+	batch->bytes_shown += share->bytes_shown;
 	batch->rows_ahead += share->rows_ahead;
 	if (share->event_rows > 0)
 	{
@@ -366,14 +368,14 @@ source_set_running(List *batches)
 }
 
 void
-source_show_progress(const BatchInfo *info)
+source_show_progress(SourceBatch *batch)
 {
-	int64 rows = 0;
-	ListCell *lc;
+	int64 rows = batch->rows + batch->rows_bad;
 
-	foreach (lc, running_batches)
-		rows += ((SourceBatch *) lfirst(lc))->rows + ((SourceBatch *) lfirst(lc))->rows_bad;
-	operation_show(OPERATION_BATCH, info->query_id, info->batch_id, Max(rows, 1));
+	operation_add(batch->shares > 0 ? OPERATION_SHARE : OPERATION_BATCH, batch->info->query_id, batch->info->batch_id, rows - batch->rows_shown,
+				  batch->bytes - batch->bytes_shown);
+	batch->rows_shown = rows;
+	batch->bytes_shown = batch->bytes;
 }
 
 SourceBatch *

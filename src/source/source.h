@@ -79,6 +79,7 @@ typedef struct SourceAdvance
 	bool more;			/* data remains behind end */
 	Position *latest;	/* the newest there is, as far as is known without asking; NULL: not known. Logged with the batch, for those who watch */
 	int64 rows_left;	/* with latest: rows between end and it */
+	int64 bytes;		/* to be read of files; 0: not known */
 	Jsonb *behind;		/* array of lane numbers that still have unread data behind end; NULL: none. Logged with the batch */
 } SourceAdvance;
 
@@ -104,6 +105,7 @@ typedef struct SourceBatch
 	int64 rows;					   /* good rows seen by the observer */
 	int64 rows_bad;
 	int64 bytes;
+	int64 rows_shown, bytes_shown; /* of them, good and bad, in stream.operations: by us, or by the tasks that read them */
 	/* event time, microseconds as TimestampTz; by the observer over every good row, before any WHERE */
 	int64 event_rows;
 	TimestampTz event_min, event_max;
@@ -253,7 +255,7 @@ extern void source_observe_share(SourceBatch *batch, const SourceBatch *share);
 /* The batch running in this process; fdw.c looks its scans up here by relid. NULL list between batches. List of SourceBatch. */
 extern void source_set_running(List *batches);
 extern SourceBatch *source_running(Oid relid);
-extern void source_show_progress(const BatchInfo *info); /* of the running batch, in stream.operations */
+extern void source_show_progress(SourceBatch *batch); /* in stream.operations: what has been read since the last time */
 /* Reads what no scan of the plan has read, so that counts, watermarks and dead letters never depend on the plan. */
 extern void source_drain(SourceBatch *batch);
 

@@ -7,7 +7,8 @@
 #include "util/operation.h"
 #include "utils/snapmgr.h"
 
-static void
+/* True: it took so long that it was shown. */
+static bool
 load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_batch, int64 to_batch)
 {
 	ChunkScan *scan = chunk_scan_begin(table, at, from_batch, to_batch);
@@ -27,22 +28,25 @@ load_table(MemoryStore *store, const StateId *at, const char *table, int64 from_
 		store->next_chunk = scan->chunk + 1;
 	}
 	chunk_scan_end(scan);
+	return rows >= OPERATION_ROWS;
 }
 
 static void
 load_changelog(MemoryStore *store, int64 batch_id)
 {
 	StateId at = store->live.id;
+	bool shown = false;
 	int64 snapshot;
 
 	at.snapshot = RegisterSnapshot(GetLatestSnapshot());
 	state_check_retained(&at, batch_id);
 	snapshot = snapshot_newest(&at, batch_id);
 	if (snapshot >= 0)
-		load_table(store, &at, STATE_SNAPSHOT, snapshot, snapshot);
-	load_table(store, &at, STATE_CHANGE, snapshot + 1, batch_id);
+		shown = load_table(store, &at, STATE_SNAPSHOT, snapshot, snapshot);
+	shown |= load_table(store, &at, STATE_CHANGE, snapshot + 1, batch_id);
 	UnregisterSnapshot(at.snapshot);
-	operation_end();
+	if (shown)
+		operation_end();
 }
 
 void

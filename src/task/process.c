@@ -21,6 +21,7 @@
 #include "tcop/tcopprot.h"
 #include "util/compat.h"
 #include "util/failpoint.h"
+#include "util/operation.h"
 #include "util/wakeup.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -36,6 +37,7 @@ static struct
 	MemoryContext context, run_context; /* of the process; of one order */
 	List *readers;						/* SourceReader */
 	StringInfoData letter;
+	int64 batch_id;						/* the last one we read of */
 } self;
 
 /* An order being carried out. */
@@ -276,6 +278,24 @@ fold_run(Run *run, ByteReader *order)
 
 /* ---- life ---- */
 
+/* All our orders of a batch are one in stream.operations; the report stays until the next batch, for it counts where the batch is shown. */
+static void
+progress_begin(Run *run)
+{
+	if (self.batch_id != run->head.info.batch_id)
+		operation_show(OPERATION_SHARE, run->head.info.query_id, run->head.info.batch_id, 0);
+	self.batch_id = run->head.info.batch_id;
+}
+
+static void
+progress_end(Run *run)
+{
+	ListCell *lc;
+
+	foreach (lc, run->batches)
+		source_show_progress(lfirst(lc));
+}
+
 static void
 order_carry_out(const char *bytes, Size length)
 {
@@ -291,11 +311,13 @@ order_carry_out(const char *bytes, Size length)
 	MemoryContextSwitchTo(self.run_context);
 	initStringInfo(&run.block);
 	run_begin(&run, &order);
+	progress_begin(&run);
 	FAILPOINT("task");
 	if (run.head.fold)
 		fold_run(&run, &order);
 	else
 		scan_run(&run, &order);
+	progress_end(&run);
 	initStringInfo(&done);
 	message_begin(&done, MESSAGE_DONE);
 	counts_write(&done, run.batches);
@@ -357,6 +379,7 @@ stream_task_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	memcpy(&self.launch, MyBgworkerEntry->bgw_extra, sizeof(TaskLaunch));
 	BackgroundWorkerUnblockSignals();
+	self.batch_id = -1;
 	task_connect(DatumGetUInt32(arg));
 	pgstat_report_activity(STATE_IDLE, NULL);
 	for (;;)

@@ -12,7 +12,8 @@ typedef enum OperationKind
 	OPERATION_LOAD_STATE,
 	OPERATION_FOLD_STATE,
 	OPERATION_REWIND_TARGET,
-	OPERATION_REWIND_STATE
+	OPERATION_REWIND_STATE,
+	OPERATION_SHARE /* of a batch, by a task: counted where the batch is shown */
 } OperationKind;
 
 /* Report again after so many rows. */
@@ -20,14 +21,18 @@ typedef enum OperationKind
 
 /* This process is at it, and has done so many rows. batch_id -1: none. An abort, or operation_end, takes it away. */
 extern void operation_show(OperationKind kind, int64 query_id, int64 batch_id, int64 rows);
+/* So much more of what is shown; of something else: it begins with that. */
+extern void operation_add(OperationKind kind, int64 query_id, int64 batch_id, int64 rows, int64 bytes);
 extern void operation_end(void);
 
 typedef struct OperationStatus
 {
+	OperationKind kind;
 	const char *name;
 	int64 query_id;
 	int64 batch_id;
 	int64 rows;
+	int64 bytes;
 	int64 started_at; /* TimestampTz */
 } OperationStatus;
 

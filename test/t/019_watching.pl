@@ -1,4 +1,4 @@
-# What those who watch see: attempts with their failures, counters, who falls behind and why, long operations, events; and a log that stays quiet.
+# What those who watch see: attempts with their failures, counters, who falls behind and why, events; and a log that stays quiet.
 use strict;
 use warnings FATAL => 'all';
 use FindBin;
@@ -111,33 +111,8 @@ is(value(sprintf($lag, 'one')), '0 0 10:00:50, 1 0 11:00:19', 'nothing waits');
 is(value("SELECT bool_and(event_time_lag > interval '1 hour') FROM stream.source_lag WHERE query = 'one'"), 't', 'and how far event time is behind the clock');
 value("SELECT stream.drop_query('$_')") for ('one', 'more');
 
-# ---- long operations
-value("INSERT INTO slow_t VALUES (30)");
-create_query($node, 'long', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow');
-ok(wait_for_sql($node, "SELECT operation, batch_id, pid = (SELECT pid FROM stream.queries WHERE name = 'long'), rows_done <= 5, started_at <= now() FROM stream.operations", 'running a batch|0|t|t|t'), 'a long batch shows');
-value("SELECT stream.stop_query('long'); SELECT stream.drop_query('long')");
-is(value('SELECT count(*) FROM stream.operations'), '0', 'and is gone with it');
 create_query($node, 'groups', 'SELECT v, count(*) AS n FROM input GROUP BY v', "output_mode => 'update', start => false");
-value('INSERT INTO input_t SELECT generate_series(1000, 200000)');
 value("CALL stream.process_all_available('groups')");
-value(q{CREATE FUNCTION seen(what text) RETURNS text LANGUAGE plpgsql AS $f$
-	DECLARE o record;
-	BEGIN
-		FOR i IN 1 .. 20000 LOOP
-			PERFORM pg_stat_clear_snapshot();
-			SELECT * INTO o FROM stream.operations WHERE operation = what AND rows_done > 0;
-			IF FOUND THEN RETURN format('%s of %s', o.rows_done > 0, o.rows_total); END IF;
-		END LOOP;
-	END $f$});
-my $seen = '';
-for (1 .. 5)
-{
-	value("SELECT stream.start_query('groups')");
-	$seen = value("SELECT seen('loading state')");
-	value("SELECT stream.stop_query('groups')");
-	last if $seen;
-}
-is($seen, 't of ' . value("SELECT state_rows FROM stream.queries WHERE name = 'groups'"), 'so does the loading of state, with how much there is') or note($seen);
 
 # ---- events: idle, too
 my $listener = $node->background_psql('postgres');
