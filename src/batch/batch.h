@@ -51,7 +51,7 @@ typedef struct QueryRuntime
 	int64 purged_upto;			  /* logs up to here are known to be purged */
 	bool more;					  /* out: data remained behind the last batch */
 	int64 warned_at;			  /* monotonic; 0: never */
-	const char *rows_event;		  /* out: "unreadable": nearly all rows of a source have come to be bad; "readable": no longer. NULL: no news */
+	bool unreadable, readable;	  /* out: nearly all rows of a source have come to be bad; of a source no longer */
 	int64 last_duration_us;
 	int64 last_rows;
 	TimestampTz last_batch_at;

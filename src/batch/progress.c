@@ -166,7 +166,8 @@ reader_note_rows(QueryRuntime *rt, SourceReader *reader, const BatchRun *run)
 	if (reader->recent_rows < RECENT_ROWS_MIN || (reader->unreadable ? share > 0.5 : share <= 0.9))
 		return;
 	reader->unreadable = !reader->unreadable;
-	rt->rows_event = reader->unreadable ? "unreadable" : "readable";
+	rt->unreadable |= reader->unreadable;
+	rt->readable |= !reader->unreadable;
 	if (reader->unreadable)
 		ereport(WARNING, (errmsg("streaming query \"%s\": %d %% of the newest rows of source %s cannot be read", rt->query->name, (int) (share * 100), reader->def->name),
 						  errdetail("Batch " INT64_FORMAT ".", run->info.batch_id),

@@ -26,7 +26,7 @@ typedef struct BatchRun
 extern void progress_watch_clock(QueryRuntime *rt, BatchRun *run, const CommitEntry *commit);
 /* The warning to the log, once a minute at most. After the commit. */
 extern void progress_warn(QueryRuntime *rt, BatchRun *run);
-/* Nearly all rows of a source unreadable, or no longer: one line of the log each, and rt->rows_event. After the commit. */
+/* Nearly all rows of a source unreadable, or no longer: one line of the log each, and rt->unreadable or rt->readable. After the commit. */
 extern void progress_watch_rows(QueryRuntime *rt, BatchRun *run);
 extern Jsonb *progress_build(QueryRuntime *rt, BatchRun *run);
 

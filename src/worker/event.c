@@ -15,7 +15,7 @@
 static int64 last_sent = 0;			/* monotonic */
 static bool progress_noted = false;
 static bool idle_noted = false;
-static const char *rows_noted = NULL;
+static bool unreadable_noted = false, readable_noted = false;
 static int64 noted_batch = -1;
 
 void
@@ -41,10 +41,12 @@ event_note_idle(int64 batch_id)
 }
 
 void
-event_note_rows(const char *event, int64 batch_id)
+event_note_rows(bool unreadable, bool readable, int64 batch_id)
 {
-	rows_noted = event;
+	unreadable_noted |= unreadable;
+	readable_noted |= readable;
 	noted_batch = batch_id;
+	last_sent = 0; /* rare, and each counts: the next batch may be the end of it */
 }
 
 int64
@@ -52,7 +54,7 @@ event_send_due(int64 query_id)
 {
 	int64 now;
 
-	if (!progress_noted && !idle_noted && !rows_noted)
+	if (!progress_noted && !idle_noted && !unreadable_noted && !readable_noted)
 		return -1;
 	now = clock_monotonic_us();
 	if (last_sent != 0 && now - last_sent < EVENT_INTERVAL_US)
@@ -63,10 +65,11 @@ event_send_due(int64 query_id)
 		event_notify(query_id, "progress", noted_batch);
 	if (idle_noted)
 		event_notify(query_id, "idle", noted_batch);
-	if (rows_noted)
-		event_notify(query_id, rows_noted, noted_batch);
-	progress_noted = idle_noted = false;
-	rows_noted = NULL;
+	if (unreadable_noted)
+		event_notify(query_id, "unreadable", noted_batch);
+	if (readable_noted)
+		event_notify(query_id, "readable", noted_batch);
+	progress_noted = idle_noted = unreadable_noted = readable_noted = false;
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	CommitTransactionCommand();
 	return -1;

@@ -245,9 +245,9 @@ worker_fire(Worker *w)
 		housekeeper_look(w->rt, w->query->owner);
 		if (w->last_batch != last_batch)
 			event_note_progress(w->last_batch);
-		if (w->rt->rows_event)
-			event_note_rows(w->rt->rows_event, w->last_batch);
-		w->rt->rows_event = NULL;
+		if (w->rt->unreadable || w->rt->readable)
+			event_note_rows(w->rt->unreadable, w->rt->readable, w->last_batch);
+		w->rt->unreadable = w->rt->readable = false;
 		w->news = w->busy = true;
 	}
 	else if (w->busy)

@@ -5,6 +5,7 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 use PostgreSQL::Test::Utils;
 use StreamBroker;
+use StreamListener;
 use StreamNode;
 use Test::More;
 
@@ -115,18 +116,14 @@ create_query($node, 'groups', 'SELECT v, count(*) AS n FROM input GROUP BY v', "
 value("CALL stream.process_all_available('groups')");
 
 # ---- events: idle, too
-my $listener = $node->background_psql('postgres');
-$listener->query_safe('LISTEN stream_events');
+my $listener = StreamListener->new($node, 'stream_events');
+sub events_of { my ($name) = @_; my $id = value("SELECT id FROM stream.queries WHERE name = '$name'"); return join ' ', map { /"query_id": $id, "event": "(\w+)"/ ? $1 : () } $listener->heard }
 value("INSERT INTO input_t VALUES (7)");
 value("CALL stream.process_all_available('good')");
-my $heard = '';
-ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "progress"/ && $heard =~ /"event": "idle"/ }), 'progress and idle events') or diag($heard);
-$listener->quit;
+ok(wait_for(sub { events_of('good') =~ /^progress .*\bidle$/ }), 'progress and idle events') or diag(events_of('good'));
 
 # ---- nearly all rows of a source unreadable: once in the log, in the status, as an event; the other source of the query is all right
 value(qq{SELECT stream.create_source('rubbish', 'kafka', 'v int', '{"bootstrap.servers": "$bootstrap", "topic": "rubbish", "starting_offsets": "earliest"}')});
-$listener = $node->background_psql('postgres');
-$listener->query_safe('LISTEN stream_events');
 $log = -s $node->logfile;
 create_query($node, 'reads', 'SELECT v FROM rubbish UNION ALL SELECT v FROM input');
 my ($rubbish, $lines) = (0, '');
@@ -141,15 +138,19 @@ sub rubbish_is_seen
 is(rubbish_is_seen('{"v": "x"}', 19), '- -', 'a few rows say nothing');
 is(rubbish_is_seen('{"v": "x"}', 11), '30 of the last 30 rows of kafka source public.rubbish cannot be read stream.dead_letters says why, un', 'a source of which nothing can be read: reason and advice');
 rubbish_is_seen('{"v": "x"}', 10) for 1 .. 3;
-is(value('SELECT source, rows, rows_bad, reason IS NULL FROM stream.quality WHERE rows_bad = 0 AND source = \'table source public.input\' AND query_id = (SELECT id FROM stream.queries WHERE name = \'reads\') AND rows > 1000'),
+is(value('SELECT source, rows, rows_bad, reason IS NULL FROM stream.quality WHERE rows_bad = 0 AND source = \'table source public.input\' AND query_id = (SELECT id FROM stream.queries WHERE name = \'reads\') AND rows >= 20'),
 	'table source public.input|' . value('SELECT count(*) FROM input_t') . '|0|t', 'the other one is all right');
 is(rubbish_is_seen('{"v": 1}', 50), '- -', 'with good rows among them it is no longer said');
 rubbish_is_seen('{"v": 1}', 50);
 $lines = slurp_file($node->logfile, $log);
 is(() = $lines =~ /WARNING:  streaming query "reads": 100 % of the newest rows of source public\.rubbish cannot be read/g, 1, 'a line in the log when it begins');
 is(() = $lines =~ /LOG:  streaming query "reads": rows of source public\.rubbish can be read again/g, 1, 'and when it is over');
-$heard = '';
-ok(wait_for(sub { $heard .= $listener->query_safe('SELECT 1'); return $heard =~ /"event": "readable"/ }), 'an event as well') or diag($heard);
+value("SELECT stream.stop_query('reads')");
+ok(wait_for(sub { events_of('reads') =~ /termination$/ }), 'stopped');
+is(join(' ', grep { !/progress|idle/ } split / /, events_of('reads')), 'start unreadable readable termination', 'and events, each once, in their order, however soon one follows the other');
+my @batches = map { /"event": "(?:un)?readable", "batch_id": (\d+)/ } $listener->heard;
+is(value("SELECT string_agg(batch_id || ' ' || ((progress->'sources'->0->>'numBadRows')::int > 0), ', ' ORDER BY batch_id) FROM stream.progress WHERE query = 'reads' AND batch_id IN ($batches[0], $batches[1])"),
+	"$batches[0] true, $batches[1] false", 'with the batch that brought it about');
 $listener->quit;
 value("SELECT stream.drop_query('reads')");
 

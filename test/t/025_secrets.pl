@@ -5,6 +5,7 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 use PostgreSQL::Test::Utils;
 use StreamBroker;
+use StreamListener;
 use StreamNode;
 use Test::More;
 
@@ -75,10 +76,9 @@ for my $role ('postgres', 'app', 'other')
 	show("SELECT stream.await_termination('$_', '1 ms')", $role) for sort keys %mapping;
 }
 show('SELECT umoptions FROM pg_user_mappings', 'other');
-my $listener = $node->background_psql('postgres');
-$listener->query_safe('LISTEN stream_events');
+my $listener = StreamListener->new($node, 'stream_events');
 show("SELECT stream.stop_query(name) FROM stream.queries");
-push @seen, [ 'events', $listener->query_safe('SELECT 1') ];
+push @seen, [ 'events', join("\n", $listener->heard) ];
 $listener->quit;
 my $dump = PostgreSQL::Test::Utils::tempdir_short() . '/dump';
 run_log([ 'pg_dumpall', '-U', 'app', '-l', 'postgres', '--no-role-passwords', '-f', $dump, '-d', $node->connstr('postgres') ]);
