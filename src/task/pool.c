@@ -11,6 +11,7 @@
 #include "storage/dsm.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "util/process.h"
 #include "utils/memutils.h"
 
 int stream_task_rows = 5000;
@@ -42,14 +43,7 @@ task_register(Task *task, StreamQuery *query, int number)
 	TaskLaunch launch = {MyDatabaseId, query->owner, query->id, number};
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "stream_ext", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "stream_task_main", BGW_MAXLEN);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "stream_ext task %d of query " INT64_FORMAT, number, query->id);
-	strlcpy(worker.bgw_type, "stream_ext task", BGW_MAXLEN);
+	process_describe(&worker, "stream_task_main", "stream_ext task", "stream_ext task %d of query " INT64_FORMAT, number, query->id);
 	worker.bgw_main_arg = UInt32GetDatum(dsm_segment_handle(task->segment));
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &launch, sizeof(launch));

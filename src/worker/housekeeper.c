@@ -13,6 +13,7 @@
 #include "tcop/tcopprot.h"
 #include "util/clock.h"
 #include "util/failpoint.h"
+#include "util/process.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -44,14 +45,7 @@ launch(const Housekeeping *work, Oid owner)
 	MemoryContext caller;
 	bool launched;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "stream_ext", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "stream_housekeeper_main", BGW_MAXLEN);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "stream_ext housekeeper of query " INT64_FORMAT, work->query_id);
-	strlcpy(worker.bgw_type, "stream_ext housekeeper", BGW_MAXLEN);
+	process_describe(&worker, "stream_housekeeper_main", "stream_ext housekeeper", "stream_ext housekeeper of query " INT64_FORMAT, work->query_id);
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &extra, sizeof(extra));
 	caller = MemoryContextSwitchTo(TopMemoryContext);

@@ -17,6 +17,7 @@
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "util/clock.h"
+#include "util/process.h"
 #include "utils/memutils.h"
 #include "worker/status.h"
 
@@ -42,14 +43,7 @@ worker_register(const char *function, const char *name, Datum arg, const WorkerL
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "stream_ext", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
-	strlcpy(worker.bgw_name, name, BGW_MAXLEN);
-	strlcpy(worker.bgw_type, launch ? "stream_ext worker" : "stream_ext supervisor", BGW_MAXLEN);
+	process_describe(&worker, function, launch ? "stream_ext worker" : "stream_ext supervisor", "%s", name);
 	worker.bgw_main_arg = arg;
 	worker.bgw_notify_pid = handle ? MyProcPid : 0;
 	if (launch)
@@ -71,14 +65,8 @@ launcher_register(void)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	process_describe(&worker, "stream_launcher_main", "stream_ext launcher", "stream_ext launcher");
 	worker.bgw_restart_time = 1;
-	strlcpy(worker.bgw_library_name, "stream_ext", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "stream_launcher_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "stream_ext launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "stream_ext launcher", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 }
 
