@@ -181,7 +181,7 @@ change_slots_keep(int64 query_id, List *sources)
 			continue;
 		slot_forget(TextDatumGetCString(v[SLOT_NAME]));
 		heap_delete_row("change_slot", tuple);
-		change_rows_delete(query_id, source);
+		(void) change_rows_delete(query_id, source);
 		gone = lappend(gone, source);
 	}
 	heap_scan_end(scan);
@@ -207,14 +207,16 @@ change_row_add(const ChangeSlot *slot, int64 n, Jsonb *row)
 	heap_insert_row("change_row", v, nulls);
 }
 
-void
+int64
 change_rows_delete(int64 query_id, const char *source)
 {
 	Datum keys[] = {Int64GetDatum(query_id), CStringGetTextDatum(source)};
 	HeapScan *scan = heap_scan_begin("change_row", "change_row_pkey", 2, keys, false);
 	HeapTuple tuple;
+	int64 rows = 0;
 
-	while ((tuple = heap_scan_next(scan, NULL, NULL)) != NULL)
+	for (; (tuple = heap_scan_next(scan, NULL, NULL)) != NULL; rows++)
 		heap_delete_row("change_row", tuple);
 	heap_scan_end(scan);
+	return rows;
 }

@@ -39,6 +39,6 @@ extern void change_slots_gone(void); /* the extension is about to be dropped, an
 extern void change_slot_drop(const char *slot);
 
 extern void change_row_add(const ChangeSlot *slot, int64 n, Jsonb *row);
-extern void change_rows_delete(int64 query_id, const char *source);
+extern int64 change_rows_delete(int64 query_id, const char *source);
 
 #endif

@@ -308,12 +308,16 @@ slot_follow(ChangeReader *reader, ChangePosition from)
 	reader->idle_at = from.lsn;
 }
 
+/* They are known to be gone when a later transaction finds none: this one may be rolled back. */
 static void
 rows_forget(ChangeReader *reader)
 {
-	if (!reader->rows_deleted && reader->slot->rows > 0)
-		change_rows_delete(reader->table.base.query_id, reader->table.base.def->name);
-	reader->rows_deleted = true;
+	if (reader->rows_deleted)
+		return;
+	if (reader->slot->rows > 0 && change_rows_delete(reader->table.base.query_id, reader->table.base.def->name) > 0)
+		reader->rows_deleted_in = MY_LOCAL_XID;
+	else
+		reader->rows_deleted = reader->rows_deleted_in != MY_LOCAL_XID;
 }
 
 static SourceAdvance

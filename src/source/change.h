@@ -85,7 +85,8 @@ typedef struct ChangeReader
 	XLogRecPtr acknowledged; /* the slot is there; 0: not known */
 	XLogRecPtr idle_at;		 /* position of a trigger that found nothing */
 	LocalTransactionId idle_in; /* and its transaction */
-	bool rows_deleted;		 /* those that were there are read and gone */
+	LocalTransactionId rows_deleted_in; /* the transaction that deleted those that were there: they are read */
+	bool rows_deleted;		 /* and they are gone for good */
 } ChangeReader;
 
 /* ---- change.c ---- */

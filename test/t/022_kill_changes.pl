@@ -104,6 +104,26 @@ ok(wait_for_sql($node, q{SELECT count(*) FROM stream.queries WHERE name IN ('n1'
 $node->safe_psql('postgres', 'SELECT stream.drop_query(name) FROM stream.queries');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 'slots go with their queries');
 
+# Rows that were there go with the first changes; a batch of changes that does not come to be logged takes nothing with it, and the next one does.
+$node->safe_psql('postgres', q{CREATE TABLE small (id int PRIMARY KEY);
+	INSERT INTO small VALUES (1), (2);
+	SELECT stream.create_source('small_change', 'changes', options => '{"table": "small"}')});
+$node->safe_psql('postgres', q{SELECT stream.create_query('small', 'SELECT op, id FROM small_change', stream.to_table('small_out'), start => false)});
+$node->safe_psql('postgres', "CALL stream.run_batch('small', NULL)");
+is($node->safe_psql('postgres', 'SELECT count(*) FROM stream.change_row'), '2', 'rows that were there are kept until changes are read');
+my $logs = $node->background_psql('postgres');
+$logs->query_safe('BEGIN; LOCK TABLE stream.offset_entry IN SHARE MODE');
+$node->safe_psql('postgres', "INSERT INTO small VALUES (3); SELECT stream.start_query('small')");
+my $waits = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks WHERE NOT granted AND relation = 'stream.offset_entry'::regclass";
+ok(wait_for_sql($node, $waits, '1'), 'a batch cannot be logged');
+ok(wait_for_sql($node, "SELECT failures, sqlstate FROM stream.queries WHERE name = 'small'", '1|57014'), 'it is given up, and tried again');
+$logs->query_safe('COMMIT');
+$logs->quit;
+ok(wait_for_sql($node, "SELECT string_agg(op || id, ' ' ORDER BY id) FROM small_out", 'r1 r2 c3'), 'all arrives');
+$node->safe_psql('postgres', "INSERT INTO small VALUES (4); CALL stream.process_all_available('small')");
+is($node->safe_psql('postgres', 'SELECT count(*) FROM stream.change_row'), '0', 'and nothing is kept');
+$node->safe_psql('postgres', "SELECT stream.drop_query('small')");
+
 # Dropped while it begins: it waits for a transaction, its slot is there and nothing tells of it yet.
 my $slow = $node->background_psql('postgres');
 $slow->query_safe('BEGIN; INSERT INTO noise VALUES (0)');
