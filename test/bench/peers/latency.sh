@@ -123,13 +123,14 @@ spark_latency() # $1 what, $2 topic, $3 mode
 	exec {from}<&-
 }
 
-latency()
+latency() # what is left of it at BENCH_RATE=0: half loads
 {
 	local seconds=20 highest="SELECT (SELECT max(seq) FROM ticks_rows_out WHERE seq % $partitions = lane) FROM generate_series(0, $partitions - 1) lane"
 	echo
 	half_line "latency in ms at half load" by "messages/s" p50 p99 p99.9 max
 	half_line --- --- ---: ---: ---: ---: ---:
 	cat "$place/half_load"
+	[ "$rate" != 0 ] || return 0
 	echo
 	printf '| %-49s | %-12s | %9s | %9s | %9s | %9s |\n' "latency in ms, $rate messages/s" by p50 p99 p99.9 max
 	printf '| --- | --- | ---: | ---: | ---: | ---: |\n'
