@@ -5,9 +5,9 @@
 
 # ---- each workload at half load: produced → committed ----
 
-half_of() # $1 rows/s: rounded, so that each partition gets as many
+half_of() # $1 rows/s: rounded, so that each partition of one topic or two gets as many
 {
-	awk -v r="$1" -v most="$most" 'BEGIN { r = r / 2 < most ? r / 2 : most; r = int(r / 100) * 100; print (r > 100 ? r : 100) }'
+	awk -v r="$1" -v most="$most" 'BEGIN { r = r / 2 < most ? r / 2 : most; r = int(r / 200) * 200; print (r > 200 ? r : 200) }'
 }
 
 half_line() { printf '| %-34s | %-22s | %9s | %9s | %9s | %9s | %9s |\n' "$@"; }
@@ -20,22 +20,23 @@ committed() # $1 topic
 }
 
 # Sends what comes after what the topics have; prints how long those of the first waited.
-send_more() # $1 workload, $2 messages a second, $3: "dbname=…", or nothing when nobody watches
+send_more() # $1 workload, $2 messages a second, of all its topics; $3: "dbname=…", or nothing when nobody watches
 {
-	local topic topics file held i looks=() pids=()
+	local topic topics each file held i looks=() pids=()
 	read -ra topics <<<"$(topics_of "$1")"
+	each=$(($2 / ${#topics[@]}))
 	for topic in "${topics[@]}"; do
 		file=$place/more.$topic
 		held=$(count_of "$topic")
-		write_messages "$topic" "$1" $((held + 1)) $((held + $2 * seconds)) "$(messages_of "$1")" "$([ "$1" != G ] || echo "i * 7919 % $messages + 1")"
+		write_messages "$topic" "$1" $((held + 1)) $((held + each * seconds)) "$(messages_of "$1")" "$([ "$1" != G ] || echo "i * 7919 % $messages + 1")"
 		mv "$place/messages" "$file"
 		looks+=("$(committed "$topic")")     # now: the broker's answers are for one at a time
 	done
 	for ((i = 1; i < ${#topics[@]}; i++)); do
-		"$STREAM_BUILD/bench_latency" "$servers" "${topics[i]}" $partitions "$2" "$seconds" "$3" "${looks[i]}" "$place/more.${topics[i]}" >/dev/null &
+		"$STREAM_BUILD/bench_latency" "$servers" "${topics[i]}" $partitions "$each" "$seconds" "$3" "${looks[i]}" "$place/more.${topics[i]}" >/dev/null &
 		pids+=($!)
 	done
-	"$STREAM_BUILD/bench_latency" "$servers" "$topics" $partitions "$2" "$seconds" "$3" "${looks[0]}" "$place/more.$topics"
+	"$STREAM_BUILD/bench_latency" "$servers" "$topics" $partitions "$each" "$seconds" "$3" "${looks[0]}" "$place/more.$topics"
 	[ ${#pids[@]} = 0 ] || wait "${pids[@]}"
 	rm -f "$place"/more.*
 }
