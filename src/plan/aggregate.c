@@ -30,12 +30,10 @@ typedef struct Cut
 	Compile *c;
 	Level *level;
 	AggregateSpec *spec;
-	List *keys;		   /* expressions */
-	List *key_names;   /* char * */
+	CutKeys keys;
 	List *calls;	   /* AggregateCall, aggref normalised to its own level */
 	List *call_names;  /* char * */
 	List *columns;	   /* TargetEntry: the input */
-	Lineage *lineages; /* of the keys */
 	FuncExpr *session; /* the last key, or NULL */
 	FuncExpr *hop;	   /* the last key, put together from panes, or NULL */
 	int depth;		   /* while walking: query levels below this one */
@@ -46,31 +44,17 @@ typedef struct Cut
 static void
 collect_keys(Cut *cut)
 {
-	Query *query = cut->level->query;
-	List *ordered = cut_ordered_keys(cut->c, cut->level, query->groupClause, "GROUP BY");
-	int n = list_length(ordered), i = 0;
+	List *ordered = cut_ordered_keys(cut->c, cut->level, cut->level->query->groupClause, "GROUP BY");
 	AggregateSpec *spec;
-	ListCell *lc;
 
 	cut->session = session_move_last(&ordered);
 	if (cut->session == NULL)
 		cut->hop = hop_move_last(cut->c, cut->level, &ordered, cut->calls);
+	cut_take_keys(cut->c, cut->level, ordered, &cut->keys);
 	spec = cut->spec = palloc0(cut->session ? sizeof(SessionSpec) : cut->hop ? sizeof(HopSpec) : sizeof(AggregateSpec));
-	spec->nkeys = n;
-	spec->eq_operators = palloc(n * sizeof(Oid));
-	spec->collations = palloc(n * sizeof(Oid));
-	cut->lineages = palloc(n * sizeof(Lineage));
-	foreach (lc, ordered)
-	{
-		OrderedKey *key = lfirst(lc);
-
-		cut->keys = lappend(cut->keys, key->expr);
-		cut->key_names = lappend(cut->key_names, cut_unique_name(cut->key_names, cut_column_name(query, key->expr)));
-		spec->eq_operators[i] = key->clause->eqop;
-		spec->collations[i] = exprCollation(key->expr);
-		cut->lineages[i] = lineage_of(cut->c, cut->level, key->expr);
-		i++;
-	}
+	spec->nkeys = cut->keys.n;
+	spec->eq_operators = cut->keys.eq_operators;
+	spec->collations = cut->keys.collations;
 }
 
 /* ---- aggregates ---- */
@@ -152,7 +136,7 @@ order_calls(Cut *cut)
 	foreach (lc, cut->calls)
 	{
 		Node *aggref = (Node *) ((AggregateCall *) lfirst(lc))->aggref;
-		List *taken = list_concat(list_copy(cut->key_names), cut->call_names);
+		List *taken = list_concat(list_copy(cut->keys.names), cut->call_names);
 
 		cut->call_names = lappend(cut->call_names, cut_unique_name(taken, cut_column_name(query, aggref)));
 	}
@@ -189,14 +173,14 @@ refuse_append(Cut *cut)
 {
 	ListCell *lc;
 	bool bare = false;
-	int location = cut->keys ? exprLocation(linitial(cut->keys)) : -1;
+	int location = cut->keys.exprs ? exprLocation(linitial(cut->keys.exprs)) : -1;
 
 	for (int i = 0; i < cut->spec->nkeys; i++)
-		bare |= cut->lineages[i].kind != LINEAGE_NONE;
+		bare |= cut->keys.lineages[i].kind != LINEAGE_NONE;
 	foreach (lc, cut->c->plan->sources)
 		bare |= list_length(cut->c->plan->sources) == 1 && ((SourceDef *) lfirst(lc))->watermark_delay < 0;
 	for (int i = 0; i < cut->spec->nkeys; i++)
-		if (cut->lineages[i].unbounded)
+		if (cut->keys.lineages[i].unbounded)
 			ereport(ERROR, (errcode(REFUSE), errmsg("an aggregate in append mode above a join needs a constant time range in the join's condition"),
 							errdetail("Rows of the join may be arbitrarily old, so no watermark says that a group is complete."),
 							errhint("Add a condition like b.ts BETWEEN a.ts AND a.ts + interval '1 day'."), check_position(cut->c, location)));
@@ -218,7 +202,7 @@ find_key(Cut *cut, Node *node)
 {
 	ListCell *lc;
 
-	foreach (lc, cut->keys)
+	foreach (lc, cut->keys.exprs)
 	{
 		Node *key = lfirst(lc);
 
@@ -299,7 +283,7 @@ output_desc(Cut *cut)
 	List *tlist = NIL;
 	ListCell *expr, *name;
 
-	forboth (expr, cut->keys, name, cut->key_names)
+	forboth (expr, cut->keys.exprs, name, cut->keys.names)
 		tlist = lappend(tlist, makeTargetEntry(lfirst(expr), list_length(tlist) + 1, lfirst(name), false));
 	forboth (expr, cut->calls, name, cut->call_names)
 		tlist = lappend(tlist, makeTargetEntry((Expr *) ((AggregateCall *) lfirst(expr))->aggref, list_length(tlist) + 1, lfirst(name), false));
@@ -308,25 +292,13 @@ output_desc(Cut *cut)
 	return ExecCleanTypeFromTL(tlist);
 }
 
-/* Must the keys be computed before their end can be told, or is that cheaper? */
-static bool
-needs_two_levels(Cut *cut, List *closing)
-{
-	ListCell *lc;
-
-	foreach (lc, closing)
-		if (!IsA(list_nth(cut->keys, lfirst_int(lc)), Var) && cut->lineages[lfirst_int(lc)].direct == NULL)
-			return true;
-	return closing && expression_returns_set((Node *) cut->keys);
-}
-
 static Query *
 build_input_stage(Cut *cut)
 {
 	AggregateSpec *spec = cut->spec;
-	List *closing = cut_closing_keys(cut->c, cut->keys, cut->lineages);
+	List *closing = cut_closing_keys(cut->c, cut->keys.exprs, cut->keys.lineages);
 	FuncExpr *window = cut->session ? cut->session : cut->hop; /* the operator says which one a row belongs to */
-	bool two_levels = window == NULL && needs_two_levels(cut, closing);
+	bool two_levels = window == NULL && cut_needs_two_levels(&cut->keys, closing);
 	ListCell *expr, *name;
 	Query *stage;
 
@@ -334,7 +306,7 @@ build_input_stage(Cut *cut)
 		closing = NIL;
 	if (closing == NIL && cut->c->mode == OUTPUT_APPEND)
 		refuse_append(cut);
-	forboth (expr, cut->keys, name, cut->key_names)
+	forboth (expr, cut->keys.exprs, name, cut->keys.names)
 		cut_add_column(&cut->columns, lfirst(expr) == window ? session_placeholder(window) : lfirst(expr), lfirst(name));
 	foreach (expr, cut->calls)
 		add_call_columns(cut, lfirst(expr), foreach_current_index(expr) + 1);
@@ -344,12 +316,12 @@ build_input_stage(Cut *cut)
 	else if (cut->hop)
 		hop_fill((HopSpec *) spec, &cut->columns, cut->hop);
 	else if (closing && !two_levels)
-		spec->event_time = cut_share_column(&cut->columns, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, false), "closes");
+		spec->event_time = cut_share_column(&cut->columns, (Node *) cut_closing_expression(cut->keys.exprs, cut->keys.lineages, closing, false), "closes");
 	stage = cut_make_input(cut->c, cut->level, cut->columns);
 	if (closing && two_levels)
 	{
 		stage = cut_wrap_input(stage, true);
-		spec->event_time = cut_add_column(&stage->targetList, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, true), "closes");
+		spec->event_time = cut_add_column(&stage->targetList, (Node *) cut_closing_expression(cut->keys.exprs, cut->keys.lineages, closing, true), "closes");
 	}
 	return stage;
 }
@@ -371,7 +343,7 @@ describe_output(Cut *cut)
 	output->lineage = palloc0(cut->spec->base.output->natts * sizeof(Lineage));
 	for (int i = 0; i < cut->spec->nkeys; i++)
 	{
-		output->lineage[i] = cut->lineages[i];
+		output->lineage[i] = cut->keys.lineages[i];
 		output->lineage[i].direct = NULL;
 	}
 	return output;
@@ -401,7 +373,7 @@ cut_aggregate(Compile *c, Level *level)
 	spec->base.ops = cut.session ? &session_operator : cut.hop ? &hop_operator : &aggregate_operator;
 	spec->base.id = list_length(c->plan->operators);
 	spec->base.output = output_desc(&cut);
-	spec->base.signature = signature_of_aggregate(c, level, spec, cut.keys);
+	spec->base.signature = signature_of_aggregate(c, level, spec, cut.keys.exprs);
 	cut_add_operator(c, &spec->base, stage, describe_output(&cut));
 	rewrite_level(&cut);
 }

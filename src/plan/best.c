@@ -20,26 +20,10 @@
 static void
 collect_keys(BestCut *cut, List *clauses)
 {
-	List *ordered = cut_ordered_keys(cut->c, cut->level, clauses, cut->what);
-	BestSpec *spec = cut->spec;
-	int n = list_length(ordered), i = 0;
-	ListCell *lc;
-
-	spec->nkeys = n;
-	spec->eq_operators = palloc((n + 1) * sizeof(Oid));
-	spec->collations = palloc((n + 1) * sizeof(Oid));
-	cut->lineages = palloc((n + 1) * sizeof(Lineage));
-	foreach (lc, ordered)
-	{
-		OrderedKey *key = lfirst(lc);
-
-		cut->keys = lappend(cut->keys, key->expr);
-		cut->key_names = lappend(cut->key_names, cut_unique_name(cut->key_names, cut_column_name(cut->level->query, key->expr)));
-		spec->eq_operators[i] = key->clause->eqop;
-		spec->collations[i] = exprCollation(key->expr);
-		cut->lineages[i] = lineage_of(cut->c, cut->level, key->expr);
-		i++;
-	}
+	cut_take_keys(cut->c, cut->level, cut_ordered_keys(cut->c, cut->level, clauses, cut->what), &cut->keys);
+	cut->spec->nkeys = cut->keys.n;
+	cut->spec->eq_operators = cut->keys.eq_operators;
+	cut->spec->collations = cut->keys.collations;
 }
 
 /* Within a key its own columns do not differ. */
@@ -52,7 +36,7 @@ collect_order(BestCut *cut, List *clauses)
 	{
 		SortGroupClause *clause = lfirst(lc);
 
-		if (!list_member(cut->keys, get_sortgroupclause_expr(clause, cut->level->query->targetList)))
+		if (!list_member(cut->keys.exprs, get_sortgroupclause_expr(clause, cut->level->query->targetList)))
 			cut->clauses = lappend(cut->clauses, clause);
 	}
 }
@@ -75,7 +59,7 @@ keep(BestCut *cut, Node *expr)
 {
 	Kept *kept;
 
-	if (list_member(cut->keys, expr) || kept_index(cut, expr) >= 0)
+	if (list_member(cut->keys.exprs, expr) || kept_index(cut, expr) >= 0)
 		return;
 	kept = palloc(sizeof(Kept));
 	kept->expr = expr;
@@ -108,7 +92,7 @@ static void
 collect_kept(BestCut *cut)
 {
 	Query *query = cut->level->query;
-	List *taken = list_copy(cut->key_names);
+	List *taken = list_copy(cut->keys.names);
 	ListCell *lc;
 
 	foreach (lc, query->targetList)
@@ -162,38 +146,27 @@ set_order(BestCut *cut)
 
 /* ---- the input stage ---- */
 
-static bool
-needs_two_levels(BestCut *cut, List *closing)
-{
-	ListCell *lc;
-
-	foreach (lc, closing)
-		if (!IsA(list_nth(cut->keys, lfirst_int(lc)), Var) && cut->lineages[lfirst_int(lc)].direct == NULL)
-			return true;
-	return expression_returns_set((Node *) cut->keys);
-}
-
 static Query *
 make_stage(BestCut *cut)
 {
 	BestSpec *spec = cut->spec;
-	List *closing = cut_closing_keys(cut->c, cut->keys, cut->lineages), *columns = NIL;
-	bool two_levels = closing && needs_two_levels(cut, closing);
+	List *closing = cut_closing_keys(cut->c, cut->keys.exprs, cut->keys.lineages), *columns = NIL;
+	bool two_levels = cut_needs_two_levels(&cut->keys, closing);
 	ListCell *expr, *name;
 	Query *stage;
 
-	forboth (expr, cut->keys, name, cut->key_names)
+	forboth (expr, cut->keys.exprs, name, cut->keys.names)
 		cut_add_column(&columns, lfirst(expr), lfirst(name));
 	foreach (expr, cut->kept)
 		cut_add_column(&columns, ((Kept *) lfirst(expr))->expr, ((Kept *) lfirst(expr))->name);
 	spec->base.has_watermark = closing != NIL;
 	if (closing && !two_levels)
-		spec->closes = cut_add_column(&columns, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, false), "closes");
+		spec->closes = cut_add_column(&columns, (Node *) cut_closing_expression(cut->keys.exprs, cut->keys.lineages, closing, false), "closes");
 	stage = cut_make_input(cut->c, cut->level, columns);
 	if (two_levels)
 	{
 		stage = cut_wrap_input(stage, true);
-		spec->closes = cut_add_column(&stage->targetList, (Node *) cut_closing_expression(cut->keys, cut->lineages, closing, true), "closes");
+		spec->closes = cut_add_column(&stage->targetList, (Node *) cut_closing_expression(cut->keys.exprs, cut->keys.lineages, closing, true), "closes");
 	}
 	return stage;
 }
@@ -210,7 +183,7 @@ replace_mutator(Node *node, BestCut *cut)
 		return NULL;
 	if (IsA(node, WindowFunc))
 		return (Node *) cut_output_var(node, cut->spec->nkeys + 1, 0);
-	foreach (lc, cut->keys)
+	foreach (lc, cut->keys.exprs)
 		if (equal(lfirst(lc), node))
 			return (Node *) cut_output_var(node, foreach_current_index(lc) + 1, 0);
 	index = kept_index(cut, node);
@@ -246,10 +219,10 @@ rewrite_level(BestCut *cut)
 static TupleDesc
 output_desc(BestCut *cut)
 {
-	List *columns = NIL, *taken = list_copy(cut->key_names);
+	List *columns = NIL, *taken = list_copy(cut->keys.names);
 	ListCell *expr, *name;
 
-	forboth (expr, cut->keys, name, cut->key_names)
+	forboth (expr, cut->keys.exprs, name, cut->keys.names)
 		cut_add_column(&columns, lfirst(expr), lfirst(name));
 	foreach (expr, cut->kept)
 		taken = lappend(taken, ((Kept *) lfirst(expr))->name);
@@ -272,7 +245,7 @@ describe_output(BestCut *cut)
 	output->lineage = palloc0(cut->spec->base.output->natts * sizeof(Lineage));
 	for (int i = 0; i < cut->spec->nkeys; i++)
 	{
-		output->lineage[i] = cut->lineages[i];
+		output->lineage[i] = cut->keys.lineages[i];
 		output->lineage[i].direct = NULL;
 	}
 	return output;
@@ -308,7 +281,7 @@ best_cut(BestCut *cut, List *keys, List *order)
 	spec->base.ops = &best_operator;
 	spec->base.id = list_length(cut->c->plan->operators);
 	spec->base.output = output_desc(cut);
-	spec->base.signature = signature_of_best(cut->c, cut->level, spec, cut->keys, kept_expressions(cut));
+	spec->base.signature = signature_of_best(cut->c, cut->level, spec, cut->keys.exprs, kept_expressions(cut));
 	cut_add_operator(cut->c, &spec->base, stage, describe_output(cut));
 	rewrite_level(cut);
 }

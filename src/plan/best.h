@@ -21,9 +21,7 @@ typedef struct BestCut
 	BestSpec *spec;
 	const char *what;
 	List *clauses; /* SortGroupClause of the order, those of keys left out */
-	List *keys;
-	List *key_names;
-	Lineage *lineages;
+	CutKeys keys;
 	List *kept; /* Kept */
 } BestCut;
 

@@ -115,6 +115,30 @@ cut_ordered_keys(Compile *c, Level *level, List *clauses, const char *what)
 	return result;
 }
 
+/* What an operator wants to know of its keys. */
+void
+cut_take_keys(Compile *c, Level *level, List *ordered, CutKeys *keys)
+{
+	int i = 0;
+	ListCell *lc;
+
+	memset(keys, 0, sizeof(*keys));
+	keys->n = list_length(ordered);
+	keys->eq_operators = palloc(keys->n * sizeof(Oid));
+	keys->collations = palloc(keys->n * sizeof(Oid));
+	keys->lineages = palloc(keys->n * sizeof(Lineage));
+	foreach (lc, ordered)
+	{
+		OrderedKey *key = lfirst(lc);
+
+		keys->exprs = lappend(keys->exprs, key->expr);
+		keys->names = lappend(keys->names, cut_unique_name(keys->names, cut_column_name(level->query, key->expr)));
+		keys->eq_operators[i] = key->clause->eqop;
+		keys->collations[i] = exprCollation(key->expr);
+		keys->lineages[i++] = lineage_of(c, level, key->expr);
+	}
+}
+
 /* ---- the input stage ---- */
 
 static void
@@ -205,6 +229,18 @@ cut_closing_keys(Compile *c, List *keys, Lineage *lineages)
 		result = lappend_int(result, i);
 	}
 	return result;
+}
+
+/* Must the keys be computed before their end can be told, or is that cheaper? */
+bool
+cut_needs_two_levels(CutKeys *keys, List *closing)
+{
+	ListCell *lc;
+
+	foreach (lc, closing)
+		if (!IsA(list_nth(keys->exprs, lfirst_int(lc)), Var) && keys->lineages[lfirst_int(lc)].direct == NULL)
+			return true;
+	return closing && expression_returns_set((Node *) keys->exprs);
 }
 
 /* The least of some timestamptz. */

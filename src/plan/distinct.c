@@ -19,8 +19,7 @@ typedef struct Distinct
 	Level *level;
 	DedupSpec *spec;
 	List *clauses;		/* SortGroupClause, in the order of the keys' text */
-	List *keys;			/* expressions */
-	Lineage *lineages;	/* of the keys */
+	CutKeys keys;
 	Lineage event_time; /* of the row */
 	Expr *event_column; /* the column it is in */
 } Distinct;
@@ -31,25 +30,19 @@ static void
 collect_keys(Distinct *d)
 {
 	List *ordered = cut_ordered_keys(d->c, d->level, d->level->query->distinctClause, "DISTINCT");
-	int n = list_length(ordered), i = 0;
 	ListCell *lc;
 
-	d->spec->nkeys = n;
-	d->spec->eq_operators = palloc(n * sizeof(Oid));
-	d->spec->collations = palloc(n * sizeof(Oid));
-	d->lineages = palloc(n * sizeof(Lineage));
+	cut_take_keys(d->c, d->level, ordered, &d->keys);
+	d->spec->nkeys = d->keys.n;
+	d->spec->eq_operators = d->keys.eq_operators;
+	d->spec->collations = d->keys.collations;
 	foreach (lc, ordered)
 	{
-		OrderedKey *key = lfirst(lc);
+		Lineage *lineage = &d->keys.lineages[foreach_current_index(lc)];
 
-		d->clauses = lappend(d->clauses, key->clause);
-		d->keys = lappend(d->keys, key->expr);
-		d->spec->eq_operators[i] = key->clause->eqop;
-		d->spec->collations[i] = exprCollation(key->expr);
-		d->lineages[i] = lineage_of(d->c, d->level, key->expr);
-		if (d->lineages[i].bound)
-			d->lineages[i].kind = LINEAGE_NONE;
-		i++;
+		d->clauses = lappend(d->clauses, ((OrderedKey *) lfirst(lc))->clause);
+		if (lineage->bound)
+			lineage->kind = LINEAGE_NONE;
 	}
 }
 
@@ -63,7 +56,7 @@ consider_event_column(Distinct *d, Var *var, List *closing)
 	if (lineage.kind == LINEAGE_NONE || !lineage.has_watermark)
 		return;
 	/* that of a key is the one meant, whatever else there is */
-	if (closing && !lineage_same_columns(lineage.columns, d->lineages[linitial_int(closing)].columns))
+	if (closing && !lineage_same_columns(lineage.columns, d->keys.lineages[linitial_int(closing)].columns))
 		return;
 	if (d->event_column && !lineage_same_columns(lineage.columns, d->event_time.columns))
 		ereport(ERROR, (errcode(REFUSE), errmsg("DISTINCT over two event-time columns is not supported"),
@@ -146,7 +139,7 @@ all_plain(Distinct *d)
 {
 	ListCell *lc;
 
-	foreach (lc, d->keys)
+	foreach (lc, d->keys.exprs)
 		if (!IsA(lfirst(lc), Var))
 			return false;
 	return !d->level->query->hasTargetSRFs;
@@ -184,7 +177,7 @@ make_stage(Distinct *d, List *closing)
 
 		for (int i = 0; i < d->spec->nkeys; i++)
 		{
-			plain[i] = d->lineages[i];
+			plain[i] = d->keys.lineages[i];
 			plain[i].direct = NULL; /* over columns of the level below */
 		}
 		d->spec->key_closes = cut_add_column(&columns, (Node *) cut_closing_expression(key_vars, plain, closing, false), "closes");
@@ -223,7 +216,7 @@ cut_distinct(Compile *c, Level *level)
 
 	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
 	collect_keys(&d);
-	closing = c->mode == OUTPUT_COMPLETE ? NIL : cut_closing_keys(c, d.keys, d.lineages);
+	closing = c->mode == OUTPUT_COMPLETE ? NIL : cut_closing_keys(c, d.keys.exprs, d.keys.lineages);
 	if (c->mode != OUTPUT_COMPLETE) /* where nothing is dropped, and everything kept */
 		find_event_column(&d, closing);
 	set_within(&d);
@@ -234,7 +227,7 @@ cut_distinct(Compile *c, Level *level)
 	spec->base.ops = &dedup_operator;
 	spec->base.id = list_length(c->plan->operators);
 	spec->base.has_watermark = spec->key_closes > 0 || spec->within >= 0;
-	spec->base.signature = signature_of_distinct(c, level, spec, d.keys);
+	spec->base.signature = signature_of_distinct(c, level, spec, d.keys.exprs);
 	c->plan->uses_watermark |= spec->event_time > 0;
 	cut_add_operator(c, &spec->base, stage, describe_output(&d));
 	cut_select_output(query);

@@ -84,6 +84,17 @@ typedef struct OrderedKey
 	char *text;
 } OrderedKey;
 
+/* The keys of an operator, in its order. */
+typedef struct CutKeys
+{
+	int n;
+	List *exprs;
+	List *names; /* char *, of the columns that hold them */
+	Oid *eq_operators;
+	Oid *collations;
+	Lineage *lineages;
+} CutKeys;
+
 /* Until when rows of one side of a join can find a match. */
 typedef struct TimeBound
 {
@@ -121,6 +132,7 @@ extern bool tree_is_over(Node *expr, Bitmapset *rtes); /* columns of these FROM 
 extern bool tree_streams_below(Query *query, Node *jointree_node);
 extern void tree_drop_unused_ctes(Query *query);
 extern void tree_carry_ctes(Compile *c, Level *level, Query *stage);
+extern void tree_flatten_aliases(Query *query); /* columns of joins become columns of what is joined, so that joins can be taken apart */
 extern void tree_drop_nulling(Query *query); /* PostgreSQL 16: varnullingrels; 18: the GROUP BY entry */
 extern void tree_add_nulling(Query *query);
 
@@ -140,6 +152,8 @@ extern const char *cut_column_name(Query *query, Node *expr);
 extern int cut_add_column(List **columns, Node *expr, const char *name);
 extern int cut_share_column(List **columns, Node *expr, const char *name);
 extern List *cut_ordered_keys(Compile *c, Level *level, List *clauses, const char *what); /* OrderedKey */
+extern void cut_take_keys(Compile *c, Level *level, List *ordered, CutKeys *keys);
+extern bool cut_needs_two_levels(CutKeys *keys, List *closing);
 extern Var *cut_output_var(Node *expr, int attno, int depth);
 extern Query *cut_make_input(Compile *c, Level *level, List *columns);
 extern Query *cut_wrap_input(Query *input, bool fenced);

@@ -428,28 +428,6 @@ join_listed_streams(Query *query)
 	return true;
 }
 
-/* Columns of joins by the name of the join: as those they stand for, wherever the level uses them. */
-static void
-flatten_aliases(Query *query)
-{
-	ListCell *lc;
-
-	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
-	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
-	query->jointree = (FromExpr *) flatten_join_alias_vars(query, (Node *) query->jointree);
-	foreach (lc, query->rtable)
-	{
-		RangeTblEntry *rte = lfirst(lc);
-
-		if (rte->rtekind == RTE_SUBQUERY && rte->lateral)
-			rte->subquery = (Query *) flatten_join_alias_vars(query, (Node *) rte->subquery);
-		else if (rte->rtekind == RTE_FUNCTION)
-			rte->functions = (List *) flatten_join_alias_vars(query, (Node *) rte->functions);
-		else if (rte->rtekind == RTE_VALUES)
-			rte->values_lists = (List *) flatten_join_alias_vars(query, (Node *) rte->values_lists);
-	}
-}
-
 void
 cut_joins(Compile *c, Level *level)
 {
@@ -458,7 +436,7 @@ cut_joins(Compile *c, Level *level)
 
 	if (query->setOperations || list_length(tree_streams_in_from(query)) < 2)
 		return;
-	flatten_aliases(query);
+	tree_flatten_aliases(query);
 	while (found)
 	{
 		Node *from = (Node *) query->jointree;

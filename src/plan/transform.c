@@ -447,7 +447,7 @@ cut_transform(Compile *c, Level *level)
 	Node *key;
 	HandlerShape timer;
 
-	transform_flatten_joins(t.query);
+	tree_flatten_aliases(t.query);
 	t.call = transform_call(rt_fetch(t.rtindex, t.query->rtable));
 	t.function = linitial(rt_fetch(t.rtindex, t.query->rtable)->functions);
 	t.spec = palloc0(sizeof(TransformSpec));

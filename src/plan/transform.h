@@ -31,8 +31,6 @@ typedef struct TransformCut
 
 /* ---- transform_from.c ---- */
 
-/* Columns of joins become columns of what is joined, so that joins can be taken apart. */
-extern void transform_flatten_joins(Query *query);
 /* Parts FROM: what stands before the call goes below, conditions aside; the items that stay are returned. */
 extern List *transform_split_from(TransformCut *t);
 /* No longer in FROM, these or all others: nothing may find a stream, or ask for a privilege, there. Indexes stay. */

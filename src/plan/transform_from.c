@@ -80,23 +80,6 @@ transform_split_from(TransformCut *t)
 }
 
 void
-transform_flatten_joins(Query *query)
-{
-	ListCell *lc;
-
-	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
-	query->jointree = (FromExpr *) flatten_join_alias_vars(query, (Node *) query->jointree);
-	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
-	foreach (lc, query->rtable)
-	{
-		RangeTblEntry *rte = lfirst(lc);
-
-		if (rte->rtekind == RTE_FUNCTION)
-			rte->functions = (List *) flatten_join_alias_vars(query, (Node *) rte->functions);
-	}
-}
-
-void
 transform_drop_entries(Query *query, Relids entries, bool others)
 {
 	ListCell *lc;

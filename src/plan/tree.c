@@ -424,3 +424,25 @@ tree_carry_ctes(Compile *c, Level *level, Query *stage)
 
 	carry_ctes_walker((Node *) stage, &context);
 }
+
+/* Columns of joins by the name of the join: as those they stand for, wherever the level uses them. */
+void
+tree_flatten_aliases(Query *query)
+{
+	ListCell *lc;
+
+	query->targetList = (List *) flatten_join_alias_vars(query, (Node *) query->targetList);
+	query->havingQual = flatten_join_alias_vars(query, query->havingQual);
+	query->jointree = (FromExpr *) flatten_join_alias_vars(query, (Node *) query->jointree);
+	foreach (lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_SUBQUERY && rte->lateral)
+			rte->subquery = (Query *) flatten_join_alias_vars(query, (Node *) rte->subquery);
+		else if (rte->rtekind == RTE_FUNCTION)
+			rte->functions = (List *) flatten_join_alias_vars(query, (Node *) rte->functions);
+		else if (rte->rtekind == RTE_VALUES)
+			rte->values_lists = (List *) flatten_join_alias_vars(query, (Node *) rte->values_lists);
+	}
+}
