@@ -141,7 +141,7 @@ extern void aggregate_prepare_combines(AggregateOperator *op);
 extern void aggregate_check_permissions(AggregateOperator *op); /* 42501 */
 
 /* ---- aggregate_value.c: the life of a group's value ---- */
-extern const StateValueOps aggregate_value_ops;
+extern Size aggregate_value_size(AggregateOperator *op);
 extern Cell *aggregate_value_create(AggregateOperator *op, MemoryContext context);
 /* One input row into one group. entry: what DISTINCT's sets belong to; NULL where groups merge, which have none. */
 extern void aggregate_value_advance(AggregateOperator *op, Cell *cells, StateEntry *entry, TupleTableSlot *slot);
@@ -155,6 +155,12 @@ extern Cell *aggregate_value_reach(AggregateOperator *op, Cell *cells);
 extern Datum aggregate_value_final(AggregateOperator *op, int i, Cell *cells, bool *isnull);
 /* What values refer to outside the state's contexts; after the state was forgotten. */
 extern void aggregate_contexts_reset(AggregateOperator *op, bool failed);
+
+/* ---- aggregate_bytes.c: values in bytes ---- */
+extern const StateValueOps aggregate_value_ops;
+/* A value of type internal. */
+extern void aggregate_opaque_write(AggregateOperator *op, Transition *transition, Datum value, StringInfo out);
+extern Datum aggregate_opaque_read(AggregateOperator *op, Transition *transition, ByteReader *reader, MemoryContext context);
 
 /* ---- aggregate_input.c: inputs that are kept ---- */
 extern void input_list_init(InputList *list, MemoryContext context);
