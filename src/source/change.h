@@ -3,7 +3,7 @@
  *
  *   change.c         options, columns, positions in the log, batches
  *   change_start.c   a query begins: its replication slot, and the rows that are there
- *   change_decode.c  WAL → rows: our output plugin, run inside the reader's own process
+ *   change_decode.c  WAL → rows: our output plugin (change_plugin.c), run inside the reader's own process
  *   change_scan.c    rows of a range
  *   change_buffer.c  decoded rows on their way to batches and scans
  *
