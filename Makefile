@@ -9,7 +9,7 @@ INSTALL_PARTS := $(sort $(wildcard sql/install/*.sql))
 UPDATES = $(patsubst sql/update/%,sql/$(EXTENSION)--%,$(wildcard sql/update/*.sql))
 DATA = $(filter-out $(UPDATES),$(wildcard sql/stream_ext--*--*.sql))
 DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql $(UPDATES)
-DOCS = $(wildcard doc/*.md)
+DOCS = $(wildcard doc/*.md doc/*.svg)
 
 PG_CPPFLAGS = -I$(CURDIR)/src -DSTREAM_VERSION='"$(EXTVERSION)"' $(shell pkg-config --cflags rdkafka 2>/dev/null)
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
@@ -88,6 +88,7 @@ help:
 
 deps:
 	@$(HARNESS) deps build test
+	@echo 'Nothing is missing. Next: make && sudo make install'
 demo:
 	@$(HARNESS) demo
 ifndef PGXS

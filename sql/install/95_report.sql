@@ -19,7 +19,7 @@ COMMENT ON FUNCTION stream.report_number(double precision) IS 'part of report_ht
 
 CREATE FUNCTION stream.report_chart(title text, unit text, points double precision[]) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT format('<figure><figcaption>%s: <b>%s</b> %s</figcaption><svg viewBox="0 0 300 64" role="img" aria-label="%s"><title>%s to %s %s</title>'
+    SELECT format('<figure><figcaption>%s: <b>%s</b> %s</figcaption><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 64" role="img" aria-label="%s"><title>%s to %s %s</title>'
                   '<polyline points="%s"/><circle cx="%s" cy="%s" r="2"/></svg></figure>',
                   stream.report_text(title), stream.report_number(line.last), stream.report_text(unit), stream.report_text(title),
                   stream.report_number(line.low), stream.report_number(line.high), stream.report_text(unit), line.path, line.x, line.y)
@@ -46,7 +46,8 @@ BEGIN ATOMIC
                                                 'watermark ' || to_char(q.watermark, 'YYYY-MM-DD HH24:MI:SS TZ'), q.message)) || '</p>'
         || CASE WHEN q.falling_behind
                 THEN '<p class="bad">' || stream.report_text(q.behind_reason) || '<br/>' || stream.report_text(q.behind_advice) || '</p>' ELSE '' END
-        || coalesce('<p class="bad">' || stream.report_text(q.unreadable_reason) || '<br/>' || stream.report_text(q.unreadable_advice) || '</p>', '')
+        || CASE WHEN q.unreadable_reason IS NOT NULL
+                THEN '<p class="bad">' || stream.report_text(q.unreadable_reason) || '<br/>' || stream.report_text(q.unreadable_advice) || '</p>' ELSE '' END
         || CASE WHEN q.error IS NOT NULL
                 THEN format('<pre class="bad">%s failures in a row%s; %s: %s</pre>', q.failures, coalesce(', at batch ' || q.failed_batch_id, ''),
                             stream.report_text(q.sqlstate), stream.report_text(q.error)) ELSE '' END

@@ -31,7 +31,7 @@ fetch_jars()
 	END
 	if ! (cd "$jars" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$jars/lib") >"$jars/maven.log" 2>&1; then
 		echo "Kafka could not be fetched from Maven Central:" >&2
-		grep -m 3 -E "ERROR" "$jars/maven.log" >&2
+		grep -m 3 -E 'ERROR|not found' "$jars/maven.log" >&2
 		exit 1
 	fi
 	echo "$version" >"$jars/complete"
@@ -93,6 +93,7 @@ write_config() # $1 directory
 start_broker() # $1 directory
 {
 	fetch_jars
+	[ -x "$programs/stream_broker" ] || { make -s -C "$top" -f test/lib/broker.mk build/stream_broker >&2 && programs=$top/build; } || exit 1
 	mkdir -p "$1"
 	[ -e "$1/server.properties" ] || write_config "$1"
 	CLASSPATH="$jars/lib/*" setsid java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 kafka.Kafka "$1/server.properties" \

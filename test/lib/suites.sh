@@ -227,6 +227,23 @@ suite_lint()
 	suite_one 'exported symbols are the intended ones' suite_symbols
 	suite_one 'the reference names everything' test/lib/documented
 	suite_one 'every expected result has its test' suite_expected
+	suite_one 'every picture is whole, still and shown' suite_pictures
+}
+
+suite_pictures()
+{
+	local file shown status=0
+	for file in doc/*.svg; do
+		python3 -c 'import sys, xml.dom.minidom; sys.exit(xml.dom.minidom.parse(sys.argv[1]).documentElement.namespaceURI != "http://www.w3.org/2000/svg")' "$file" ||
+			{ echo "$file is no SVG"; status=1; }
+		! grep -qE '<script|javascript:|@import|url\(|(href|src)=|[ "]on[a-z]+=' "$file" || { echo "$file runs or fetches something"; status=1; }
+		[ "$(wc -c <"$file")" -le 150000 ] || { echo "$file is too large"; status=1; }
+		grep -qF "${file#doc/}" doc/*.md || { echo "no page of doc/ shows $file"; status=1; }
+	done
+	while IFS=: read -r file shown; do
+		[ -e "$(dirname "$file")/$shown" ] || { echo "$file shows $shown, which is not there"; status=1; }
+	done < <(grep -oE '(!\[[^]]*\]\(|src=")[^):" ]+' README.md doc/*.md | sed -E 's/:(!.*\(|src=")/:/')
+	return $status
 }
 
 suite_expected()

@@ -4,7 +4,7 @@ CREATE TABLE event_t (id int, ts timestamptz);
 SELECT stream.create_source('event', 'table', options => '{"table": "event_t"}', event_time => 'ts', watermark_delay => '1 minute');
 CREATE FUNCTION as_xml(page text) RETURNS xml LANGUAGE sql AS $$SELECT xmlparse(document page)$$;
 CREATE FUNCTION found(path text) RETURNS text[] LANGUAGE sql AS
-    $$SELECT xpath(path, as_xml(stream.report_html()), ARRAY[ARRAY['h', 'http://www.w3.org/1999/xhtml'], ARRAY['s', 'http://www.w3.org/1999/xhtml']])::text[]$$;
+    $$SELECT xpath(path, as_xml(stream.report_html()), ARRAY[ARRAY['h', 'http://www.w3.org/1999/xhtml'], ARRAY['s', 'http://www.w3.org/2000/svg']])::text[]$$;
 SELECT found('//h:body/h:p/text()') IS NOT NULL AS page_without_queries;
 SELECT found('//h:section');
 
@@ -22,6 +22,7 @@ SELECT found('//h:section/h:h2/text()');
 SELECT found('//h:section[1]/h:h2/h:span/text()');
 SELECT found('//h:pre/text()');
 SELECT found('//h:figcaption/text()[1]');
+SELECT found('//h:p[not(.//text())]') AS empty_paragraphs;
 SELECT cardinality(found('//s:svg')) AS charts, cardinality(found('//s:polyline')) AS lines;
 SELECT found('//h:section[1]//h:td/text()');
 SELECT found('//h:section[3]//h:td/text()');
