@@ -27,3 +27,7 @@ wait_for() # $1: query that gives true
 		sleep 0.1
 	done
 }
+
+# Where bench_latency looks at a growing table: its query is planned once, when the table is empty, and would read all of it at each look, which
+# was then taken for latency.
+by_index="dbname=$PGDATABASE options='-c enable_seqscan=off -c enable_bitmapscan=off'"
