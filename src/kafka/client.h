@@ -79,6 +79,8 @@ typedef struct KafkaCall
 extern bool kafka_client_call(KafkaClient *client, KafkaCall *call, int timeout_ms);
 extern void kafka_call_release(KafkaCall *call);
 
+/* ---- error.c ---- */
+
 /* For use inside ereport: the errhint that belongs to a complaint, if there is one. */
 extern int kafka_complaint_hint(const char *complaint);
 
