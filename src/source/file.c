@@ -7,7 +7,6 @@
 #include <fnmatch.h>
 #include <limits.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_foreign_table.h"
@@ -410,56 +409,6 @@ file_scan_end(SourceScan *scan)
 
 /* ---- afterwards ---- */
 
-/* rename() would replace what is there. link() does not, but Linux refuses it for files of others, and old file systems have no renameat2(). */
-static int
-move_beside(const char *path, const char *target)
-{
-#ifdef RENAME_NOREPLACE
-	if (renameat2(AT_FDCWD, path, AT_FDCWD, target, RENAME_NOREPLACE) == 0)
-		return 0;
-	if (errno != EINVAL && errno != ENOSYS)
-		return -1;
-#endif
-	return link(path, target) == 0 ? unlink(path) : -1;
-}
-
-/* Never over a file that is there: the second of a name gets a number. */
-static int
-archive_move(const char *path, const char *directory)
-{
-	const char *name = strrchr(path, '/');
-
-	for (int i = 0; i < 10000; i++)
-	{
-		char target[MAXPGPATH];
-
-		if (snprintf(target, sizeof(target), i == 0 ? "%s%s" : "%s%s.%d", directory, name, i) >= (int) sizeof(target))
-		{
-			errno = ENAMETOOLONG;
-			return -1;
-		}
-		if (move_beside(path, target) == 0)
-			return 0;
-		if (errno != EEXIST)
-			return -1;
-	}
-	return -1;
-}
-
-/* Not what came under its name since, which nobody has read. */
-static void
-file_clean(FileReader *reader, FileEntry *entry)
-{
-	FileOptions *options = reader->base.def->options;
-	bool gone = strcmp(options->clean_source, "delete") == 0;
-
-	if (!file_is_same(entry))
-		return;
-	if ((gone ? unlink(entry->path) : archive_move(entry->path, options->archive_dir)) != 0 && errno != ENOENT)
-		ereport(LOG, (errcode_for_file_access(), errmsg("could not %s file \"%s\" of source %s: %m", gone ? "delete" : "archive", entry->path,
-														reader->base.def->name)));
-}
-
 /* The batch is committed: files may go. A crash before this leaves them; they are not read again all the same. */
 static void
 file_acknowledge(SourceReader *base, Position *upto)
@@ -469,7 +418,7 @@ file_acknowledge(SourceReader *base, Position *upto)
 
 	if (strcmp(((FileOptions *) base->def->options)->clean_source, "off") != 0)
 		for (int64 i = Max(reader->cleaned_upto, n - 10000); i < n && i < reader->nseen; i++)
-			file_clean(reader, &reader->seen[i]);
+			file_clean(base->def, &reader->seen[i]);
 	reader->cleaned_upto = n;
 }
 

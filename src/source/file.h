@@ -64,4 +64,7 @@ extern bool file_read_next(RecordReader *read, TupleTableSlot *slot); /* false: 
 /* A record that was bad comes again, without its file; false: still bad, source_bad_row was told. */
 extern bool file_read_again(RecordReader *read, const SourceLetter *letter, TupleTableSlot *slot);
 
+/* ---- file_clean.c ---- */
+extern void file_clean(SourceDef *def, FileEntry *entry); /* what option clean_source says; trouble is for the log */
+
 #endif
