@@ -54,4 +54,32 @@ extern Session *session_list_insert(SessionIndex *index, SessionList *list, int 
 /* Takes n sessions out of the list, without freeing them. */
 extern void session_list_remove(SessionList *list, int at, int n);
 
+typedef struct Touched
+{
+	MinimalTuple key;
+	Session *session;
+} Touched;
+
+typedef struct SessionOperator
+{
+	AggregateOperator aggregate;
+	SessionSpec *spec;
+	StateStore *closed; /* by key and bounds, without values; NULL where nothing closes */
+	SessionIndex *index; /* of this batch */
+	Touched *touched; /* in the batch's memory */
+	int64 ntouched, maxtouched;
+	TupleTableSlot *key; /* virtual: a key of the stores */
+	TupleTableSlot *shown;
+} SessionOperator;
+
+#define SESSION_COLUMN(op) ((op)->aggregate.spec->nkeys - 1) /* of keys, 0-based */
+
+/* ---- session.c ---- */
+
+/* The key of an entry, in the aggregate's key slot, with the bounds of its session. */
+extern TupleTableSlot *session_entry_key(SessionOperator *op, StateEntry *entry, int64 *start, int64 *end);
+
+/* ---- session_result.c ---- */
+extern void session_finish(Operator *base, Tuplestorestate *out);
+
 #endif
