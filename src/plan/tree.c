@@ -9,6 +9,7 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "util/compat.h"
 
 #define STAGE_PREFIX "stream_operator_"
 
