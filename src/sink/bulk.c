@@ -1,6 +1,6 @@
 /*
  * bulk.c: rows for a plain table, collected and inserted a page at a time, as COPY does: one WAL record for many.
- * The statement's planner has filled in defaults and casts; here rows meet constraints, the table, its indexes.
+ * The statement's planner has filled in defaults and casts; here rows meet constraints, rows with their key (replace.c), the table, its indexes.
  * Danger: only where nobody could tell the difference: no triggers (foreign keys are some), no policies, nothing that might look at the table meanwhile.
  */
 #include "sink/bulk.h"
@@ -14,6 +14,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "sink/replace.h"
 #include "util/compat.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -25,6 +26,7 @@
 struct Bulk
 {
 	Oid relid;
+	Replace *replace; /* NULL: rows are only added */
 	/* of the running batch */
 	EState *estate;
 	ResultRelInfo *target;
@@ -86,18 +88,21 @@ bulk_create(Query *insert)
 {
 	RangeTblEntry *entry = rt_fetch(insert->resultRelation, insert->rtable);
 	Relation target;
+	Replace *replace = NULL;
 	Bulk *bulk = NULL;
 
-	if (insert->onConflict || insert->withCheckOptions != NIL || insert->returningList != NIL || contain_volatile_functions_not_nextval((Node *) insert))
+	if (insert->withCheckOptions != NIL || insert->returningList != NIL || contain_volatile_functions_not_nextval((Node *) insert))
 		return NULL;
 	target = table_open(entry->relid, NoLock);
-	if (target_is_plain(insert, target))
+	if (target_is_plain(insert, target) && (insert->onConflict == NULL || (replace = replace_create(insert, target)) != NULL))
 	{
 		bulk = palloc0(sizeof(Bulk));
+		bulk->replace = replace;
 		bulk->relid = entry->relid;
 		insert->targetList = row_columns(insert, RelationGetDescr(target));
 		insert->commandType = CMD_SELECT;
 		insert->resultRelation = 0;
+		insert->onConflict = NULL;
 	}
 	table_close(target, NoLock);
 	return bulk;
@@ -116,9 +121,22 @@ bulk_begin(Bulk *bulk)
 	caller = MemoryContextSwitchTo(bulk->estate->es_query_cxt);
 	bulk->target = makeNode(ResultRelInfo);
 	InitResultRelInfo(bulk->target, table_open(bulk->relid, RowExclusiveLock), 0, NULL, 0);
-	ExecOpenIndices(bulk->target, false);
+	ExecOpenIndices(bulk->target, bulk->replace != NULL);
+	if (bulk->replace)
+		replace_begin(bulk->replace, bulk->estate, bulk->target);
 	bulk->desc = CreateTupleDescCopy(RelationGetDescr(bulk->target->ri_RelationDesc));
 	MemoryContextSwitchTo(caller);
+}
+
+/* A row that came too late for its key replaces the other, or, should that be gone again, is inserted anew. */
+static void
+row_index(Bulk *bulk, TupleTableSlot *row)
+{
+	if (bulk->replace == NULL)
+		(void) compat_insert_index_tuples(bulk->target, row, bulk->estate, false, false, NULL, NIL);
+	else
+		while (!replace_enter(bulk->replace, row) && !replace_known(bulk->replace, row))
+			table_tuple_insert(bulk->target->ri_RelationDesc, row, GetCurrentCommandId(true), 0, NULL);
 }
 
 static void
@@ -132,7 +150,7 @@ bulk_flush(Bulk *bulk)
 	{
 		ResetPerTupleExprContext(bulk->estate);
 		if (bulk->target->ri_NumIndices > 0)
-			(void) compat_insert_index_tuples(bulk->target, bulk->slots[i], bulk->estate, false, false, NULL, NIL);
+			row_index(bulk, bulk->slots[i]);
 		ExecClearTuple(bulk->slots[i]);
 	}
 	ResetPerTupleExprContext(bulk->estate);
@@ -162,6 +180,11 @@ bulk_receive(Bulk *bulk, TupleTableSlot *slot)
 	row->tts_tableOid = bulk->relid;
 	if (RelationGetDescr(bulk->target->ri_RelationDesc)->constr)
 		ExecConstraints(bulk->target, row, bulk->estate);
+	if (bulk->replace && replace_known(bulk->replace, row))
+	{
+		ExecClearTuple(row);
+		return;
+	}
 	bulk->bytes += ExecFetchSlotHeapTuple(row, true, NULL)->t_len;
 	if (++bulk->nrows == BULK_ROWS || bulk->bytes >= BULK_BYTES)
 		bulk_flush(bulk);

@@ -40,6 +40,10 @@
 
 #define compat_insert_index_tuples(target, slot, estate, update, no_error, conflict, arbiters) \
 	ExecInsertIndexTuples(target, slot, estate, update, no_error, conflict, arbiters, false)
+#define CompatIndexUpdate TU_UpdateIndexes
+#define compat_updates_indexes(which) ((which) != TU_None)
+#define compat_update_index_tuples(target, slot, estate, which) \
+	(void) ExecInsertIndexTuples(target, slot, estate, true, false, NULL, NIL, (which) == TU_Summarizing)
 #define flatten_join_alias_vars(query, node) flatten_join_alias_vars(NULL, query, node)
 #define get_relids_in_jointree(node, joins) get_relids_in_jointree(node, joins, joins)
 #define pgstat_fetch_stat_local_beentry(index) pgstat_get_local_beentry_by_index(index)
@@ -52,6 +56,9 @@
 #define compat_heap_update(table, tid, tuple) simple_heap_update(table, tid, tuple, &(TU_UpdateIndexes){TU_None})
 #else
 #define compat_insert_index_tuples ExecInsertIndexTuples
+#define CompatIndexUpdate bool
+#define compat_updates_indexes(which) (which)
+#define compat_update_index_tuples(target, slot, estate, which) (void) ExecInsertIndexTuples(target, slot, estate, true, false, NULL, NIL)
 #define compat_check_permissions(query) ExecCheckRTPerms((query)->rtable, true)
 #define compat_check_as(query, rte, role) ((rte)->checkAsUser = (role))
 #define compat_add_range_table(query, more) ((query)->rtable = list_concat((query)->rtable, (more)->rtable))
@@ -104,7 +111,9 @@
 #define ROWCOMPARE_NE COMPARE_NE
 #define compat_strategy(interpretation) ((interpretation)->cmptype)
 #define compat_run(desc) ExecutorRun(desc, ForwardScanDirection, 0)
+#define compat_check_index(target, slot, estate, found, arbiters) ExecCheckIndexConstraints(target, slot, estate, found, &(ItemPointerData){0}, arbiters)
 #else
+#define compat_check_index ExecCheckIndexConstraints
 #define compat_strategy(interpretation) ((interpretation)->strategy)
 #define compat_run(desc) ExecutorRun(desc, ForwardScanDirection, 0, true)
 #endif
