@@ -100,9 +100,11 @@ bulk_create(Query *insert)
 		bulk->replace = replace;
 		bulk->relid = entry->relid;
 		insert->targetList = row_columns(insert, RelationGetDescr(target));
+		if (replace)
+			replace_sort(replace, insert);
 		insert->commandType = CMD_SELECT;
 		insert->resultRelation = 0;
-		insert->onConflict = NULL;
+		insert->onConflict = NULL; /* its work is the replace's */
 	}
 	table_close(target, NoLock);
 	return bulk;

@@ -3,7 +3,7 @@
  * Between look-up and insertion another session may insert the key. The unique index then tells (the entry is made all the same): our row is deleted
  * and the other's waited for and updated.
  * Danger: one unique index only, else a row might collide that would not have in the rows' order; not for logical decoding, which would tell of the
- * row inserted in vain.
+ * row inserted in vain. Nobody's transaction may be waited for between our row's entry in the index and its deletion.
  */
 #include "sink/replace.h"
 
@@ -13,6 +13,10 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_am.h"
 #include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_clause.h"
+#include "parser/parse_oper.h"
+#include "parser/parsetree.h"
 #include "util/compat.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -116,6 +120,25 @@ replace_create(Query *insert, Relation target)
 	replace->index = index;
 	replace->is_set = is_set;
 	return replace;
+}
+
+void
+replace_sort(Replace *replace, Query *rows)
+{
+	Relation index = index_open(replace->index, AccessShareLock);
+
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+	{
+		TargetEntry *column = get_tle_by_resno(rows->targetList, index->rd_index->indkey.values[i]);
+		SortGroupClause *sort = makeNode(SortGroupClause);
+
+		get_sort_group_operators(exprType((Node *) column->expr), false, false, false, &sort->sortop, &sort->eqop, NULL, &sort->hashable);
+		if (!OidIsValid(sort->sortop))
+			break; /* only the index's own operator class orders it */
+		sort->tleSortGroupRef = assignSortGroupRef(column, rows->targetList);
+		rows->sortClause = lappend(rows->sortClause, sort);
+	}
+	index_close(index, NoLock);
 }
 
 /* ---- one batch ---- */

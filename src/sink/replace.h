@@ -12,6 +12,7 @@ typedef struct Replace Replace;
 
 /* Of an INSERT … ON CONFLICT DO UPDATE, in CurrentMemoryContext; NULL: only the executor does what it says. */
 extern Replace *replace_create(Query *insert, Relation target);
+extern void replace_sort(Replace *replace, Query *rows); /* in the order of the key's index: its pages are visited once */
 extern void replace_begin(Replace *replace, EState *estate, ResultRelInfo *target); /* indexes opened as for ON CONFLICT; in the estate's memory */
 /* Puts the row in the place of the one with its key. false: there is none. */
 extern bool replace_known(Replace *replace, TupleTableSlot *row);

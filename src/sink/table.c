@@ -1,7 +1,7 @@
 /*
  * table.c: the table sink. The last stage becomes a part of one INSERT … SELECT [ON CONFLICT DO UPDATE], run by Postgres's executor: nothing is
- * materialised, and triggers, partitions, constraints and row security of the target hold as for any INSERT by the query's owner. Rows that are only
- * added to a plain table go there many at a time instead (bulk.c).
+ * materialised, and triggers, partitions, constraints and row security of the target hold as for any INSERT by the query's owner. Rows for a plain
+ * table go there many at a time instead (bulk.c), after those with their keys have been updated (replace.c).
  * Same transaction as the commit entry: exactly once.
  */
 #include "sink/sink.h"
@@ -31,7 +31,7 @@ typedef struct TableSink
 	Target *target;
 	Retraction *retraction; /* NULL: rows stay */
 	Divert *divert;	  /* NULL: a row that does not fit fails the batch */
-	Bulk *bulk;		  /* NULL: the executor inserts */
+	Bulk *bulk;		  /* NULL: the executor inserts and updates */
 	Change *change;	  /* rows are changes; NULL: rows */
 	MemoryContextCallback plans_release;
 } TableSink;
