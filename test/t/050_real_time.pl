@@ -97,7 +97,9 @@ create_query($node, 'groups', 'SELECT k, count(*) AS n, sum(id) AS s FROM event 
 (my $in_place = $unlimited) =~ s/\{/{"state_provider": "table", /;
 create_query($node, 'place', 'SELECT k, count(*) AS n, sum(id) AS s FROM event GROUP BY k', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $in_place");
 
-create_query($node, 'seen', 'SELECT DISTINCT k FROM event', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
+# its rows all have one time, which is late from the second epoch on: DISTINCT asks a source that has no event time
+value(q{SELECT stream.create_source('timeless', 'table', options => '{"table": "event_t"}')});
+create_query($node, 'seen', 'SELECT DISTINCT k FROM timeless', "output_mode => 'update', trigger => stream.real_time('500 milliseconds'), $unlimited");
 value(q{
 	CREATE FUNCTION number(key int, rows event[]) RETURNS TABLE (k int, n bigint, listed bigint) LANGUAGE plpgsql AS $$
 	BEGIN
