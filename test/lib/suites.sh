@@ -29,14 +29,14 @@ inside_check()
 inside_bench()
 {
 	inside_prepare
-	inside_start_cluster
+	inside_start_cluster wal_level = replica     # as servers are by default
 	bash test/bench/run
 }
 
 inside_bench_peers()
 {
 	inside_prepare
-	inside_start_cluster
+	inside_start_cluster wal_level = replica
 	bash test/bench/peers/run
 }
 
