@@ -100,7 +100,22 @@ $node->safe_psql('postgres', q(
 	INSERT INTO sale VALUES (0, 0)));
 ok(wait_for_sql($node, 'SELECT sum(n) FROM cities_out', '1', 60), 'the query runs');
 $node->safe_psql('postgres', q(
-	DO $$ BEGIN FOR i IN 1 .. 150 LOOP INSERT INTO sale SELECT j % 10, j FROM generate_series(1, 10) j; COMMIT; LOCK TABLE shop, sale IN ACCESS EXCLUSIVE MODE; COMMIT; END LOOP; END $$));
+	DO $$
+	DECLARE
+		seen bigint;
+	BEGIN
+		FOR i IN 1 .. 150 LOOP
+			INSERT INTO sale SELECT j % 10, j FROM generate_series(1, 10) j;
+			COMMIT;
+			LOCK TABLE shop, sale IN ACCESS EXCLUSIVE MODE;
+			COMMIT;
+			CONTINUE WHEN i % 15 > 0;
+			seen := (SELECT last_batch_id FROM stream.queries WHERE name = 'cities');
+			WHILE (SELECT sum(n) FROM cities_out) < 1 + 10 * i AND seen = (SELECT last_batch_id FROM stream.queries WHERE name = 'cities') LOOP
+				PERFORM pg_sleep(0.001);
+			END LOOP;
+		END LOOP;
+	END $$));
 ok(wait_for_sql($node, 'SELECT sum(n), sum(s) FROM cities_out', '1501|8250', 60), 'tables are locked and let go while tasks read them');
 cmp_ok($node->safe_psql('postgres', q(SELECT last_batch_id FROM stream.queries WHERE name = 'cities')), '>', 5, 'batch by batch');
 $node->safe_psql('postgres', q(SELECT stream.stop_query('cities')));
