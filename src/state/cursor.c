@@ -11,6 +11,7 @@
 #include "util/compat.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "util/heap.h"
@@ -57,8 +58,13 @@ cursor_begin(const char *table, const CursorKey *keys, int nkeys, ScanDirection 
 bool
 cursor_next(ChunkCursor *cursor)
 {
+	MemoryContext caller = MemoryContextSwitchTo(GetMemoryChunkContext(cursor)); /* a B-tree allocates in the midst of a scan, for the rest of it */
+	bool found;
+
 	CHECK_FOR_INTERRUPTS();
-	return index_getnext_slot(cursor->scan, cursor->direction, cursor->slot);
+	found = index_getnext_slot(cursor->scan, cursor->direction, cursor->slot);
+	MemoryContextSwitchTo(caller);
+	return found;
 }
 
 Datum

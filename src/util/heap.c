@@ -16,6 +16,7 @@
 #include "util/extension.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -141,10 +142,13 @@ HeapTuple
 heap_scan_next(HeapScan *scan, Datum *values, bool *nulls)
 {
 	TupleDesc desc = RelationGetDescr(scan->table);
+	MemoryContext caller = MemoryContextSwitchTo(GetMemoryChunkContext(scan)); /* a B-tree allocates in the midst of a scan, for the rest of it */
+	bool found = index_getnext_slot(scan->scan, scan->backward ? BackwardScanDirection : ForwardScanDirection, scan->slot);
 	bool should_free;
 	HeapTuple tuple;
 
-	if (!index_getnext_slot(scan->scan, scan->backward ? BackwardScanDirection : ForwardScanDirection, scan->slot))
+	MemoryContextSwitchTo(caller);
+	if (!found)
 		return NULL;
 	tuple = ExecFetchSlotHeapTuple(scan->slot, false, &should_free);
 	if (values)
