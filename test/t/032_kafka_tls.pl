@@ -48,8 +48,8 @@ my %hint = (
 for my $server (sort keys %hint)
 {
 	$node->safe_psql('postgres', qq(SELECT stream.create_source('$server', 'kafka', 'id int', '{"server": "$server", "topic": "t", "starting_offsets": "earliest"}');
-		SELECT stream.create_query('$server', 'SELECT id FROM $server', stream.to_table('${server}_out'));
-		SELECT stream.create_query('to_$server', 'SELECT value FROM input', stream.to_kafka('t', '{"server": "$server"}'))));
+		SELECT stream.create_query('$server', 'SELECT id FROM $server', stream.to_table('${server}_out'), options => '{"max_retries": 1000000}');
+		SELECT stream.create_query('to_$server', 'SELECT value FROM input', stream.to_kafka('t', '{"server": "$server"}'), options => '{"max_retries": 1000000}')));
 }
 for my $server (sort keys %hint)
 {
