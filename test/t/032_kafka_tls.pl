@@ -16,9 +16,11 @@ my $node = new_node('main');
 my $broker = StreamBroker->new(topics => ['t:1']);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 system("cd '$dir' && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null") == 0 or die;
-my $pid = open(my $tls, '-|', "cd '$dir' && exec openssl s_server -accept 127.0.0.1:0 -cert cert.pem -key key.pem -www 2>&1") or die;
+# It tells of every client that fails: to a file, for nobody would empty a pipe.
+my $pid = fork() // die;
+if (!$pid) { exec("cd '$dir' && exec openssl s_server -accept 127.0.0.1:0 -cert cert.pem -key key.pem -www >tls.log 2>&1"); }
 my $port;
-while (my $line = <$tls>) { last if ($port) = $line =~ /ACCEPT .*:(\d+)/; }
+wait_for(sub { -e "$dir/tls.log" && (($port) = slurp_file("$dir/tls.log") =~ /ACCEPT .*:(\d+)/) }, 60) or die 'openssl s_server does not start';
 
 # What Kafka does with TLS on a port without: it hangs up. And a port where nothing listens, which nobody is given meanwhile.
 my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) or die;
@@ -68,7 +70,6 @@ my (undef, undef, $err) = $node->psql('postgres', q(SELECT stream.create_query('
 like($err, qr/could not make a Kafka client for source public\.no_mechanism.*HINT:  Set "sasl\.mechanisms" of the server/s, 'a password needs a mechanism');
 
 kill 'KILL', $pid, $hangs_up;
-close($tls);
-waitpid($hangs_up, 0);
+waitpid($_, 0) for $pid, $hangs_up;
 $node->stop;
 done_testing();
