@@ -7,6 +7,7 @@
 
 #include "kafka/client.h"
 
+#define TLS_HINT "Perhaps the brokers speak TLS at that address: set security.protocol of the server to \"ssl\", with a password \"sasl_ssl\"."
 #define NO_TLS_HINT \
 	"Perhaps the brokers do not speak TLS at that address: use that of their TLS listener, or set security.protocol of the server to " \
 	"\"plaintext\", with a password \"sasl_plaintext\"."
@@ -27,8 +28,8 @@ kafka_complaint_hint(const char *complaint)
 		{"ssl.ca.location", "",
 		 "Put the certificate that signed the broker's, as PEM text, into option \"ssl.ca.pem\" of the server; the broker's own must name "
 		 "the host as it is addressed."},
-		{"SSL listener", "",
-		 "Perhaps the brokers speak TLS at that address: set security.protocol of the server to \"ssl\", with a password \"sasl_ssl\"."},
+		{"SSL listener", "", TLS_HINT},
+		{"brokers are down", "", TLS_HINT}, /* they hang up, and librdkafka 2.14 does not guess why */
 		{"PLAINTEXT broker listener", "", NO_TLS_HINT},
 		{"SSL handshake failed", "unexpected eof", NO_TLS_HINT},
 		{"SASL authentication error", "", "Correct sasl.username and sasl.password of the user mapping (ALTER USER MAPPING)."},
