@@ -246,7 +246,7 @@ cell_merge(AggregateOperator *op, Transition *transition, Cell *into, Cell *from
 	if (!transition->by_value && DatumGetPointer(value) != DatumGetPointer(into->value))
 		value = value_adopt(transition, into, value, call->isnull, context);
 	into->value = value;
-	into->isnull = call->isnull;
+	into->isnull = call->isnull || (transition->type == INTERNALOID && DatumGetPointer(value) == NULL); /* some make that of two NULLs */
 	into->unset = into->unset && from->unset;
 }
 
