@@ -88,8 +88,10 @@ _PG_init(void)
 {
 	settings_define();
 	shared_memory_plan();
+	if (IsBinaryUpgrade) /* pg_upgrade makes what is ours piece by piece: nothing of it can be looked at */
+		return;
 	hook_install();
-	if (process_shared_preload_libraries_in_progress && !IsBinaryUpgrade)
+	if (process_shared_preload_libraries_in_progress)
 	{
 		worker_set_preloaded(true);
 		launcher_register();
