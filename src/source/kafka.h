@@ -79,7 +79,7 @@ typedef struct KafkaPartition
 	int64 generation;		   /* grows whenever messages are not where they were */
 	int64 taken;			   /* messages that left the window at its head, in this generation */
 	bool full;				   /* the last pull stopped at its bound */
-	bool seeked;			   /* librdkafka's own position never goes back: not to be trusted any more */
+	bool strayed;			   /* sought, or met an error: librdkafka's own position, which never goes back, is not to be trusted any more */
 	int64 planned;			   /* end of the range planned last; what lies behind is news */
 	bool checked;			   /* that our position is still there, since the fetcher started */
 	int64 low;				   /* start of the log at that time; -1: not asked */

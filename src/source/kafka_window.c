@@ -94,7 +94,7 @@ kafka_window_seek(KafkaReader *reader, KafkaPartition *partition, int64 offset)
 	rd_kafka_resp_err_t error;
 
 	kafka_window_clear(reader, partition);
-	partition->seeked = partition->started;
+	partition->strayed = partition->started;
 	error = partition->started ? fetcher_move(partition, offset) : fetcher_start(partition, offset);
 	if (error)
 		ereport(ERROR, errcode(kafka_sqlstate(error)),
@@ -143,6 +143,7 @@ window_take(KafkaReader *reader, KafkaPartition *partition, rd_kafka_message_t *
 	else if (message->err)
 	{
 		partition->error = message->err;
+		partition->strayed = true;
 		strlcpy(partition->error_text, rd_kafka_message_errstr(message), sizeof(partition->error_text));
 	}
 	else if (message->offset >= partition->next)
@@ -213,16 +214,21 @@ kafka_window_pull(KafkaReader *reader, KafkaPartition *partition, int max, int w
 	return total > 0;
 }
 
+/*
+ * An end of the partition counts for a message in the position of newer librdkafka (seen with 2.8): one above it says nothing. Should there be a marker,
+ * the end is told again behind it.
+ */
 void
 kafka_window_pass_markers(KafkaReader *reader, KafkaPartition *partition)
 {
 	rd_kafka_topic_partition_list_t *list;
 
-	if (partition->seeked || partition->full)
+	if (partition->strayed || partition->full)
 		return;
 	list = rd_kafka_topic_partition_list_new(1);
 	rd_kafka_topic_partition_list_add(list, partition->topic->name, partition->id);
-	if (rd_kafka_position(kafka_client_handle(reader->client), list) == RD_KAFKA_RESP_ERR_NO_ERROR)
+	if (rd_kafka_position(kafka_client_handle(reader->client), list) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+		list->elems[0].offset > partition->eof + 1)
 		partition->next = Max(partition->next, list->elems[0].offset);
 	rd_kafka_topic_partition_list_destroy(list);
 }
