@@ -187,7 +187,9 @@ row_add(ChangeDecoder *d, ReorderBufferTXN *txn, Relation rel, const char *op, b
 	int n = 0;
 
 	row_begin(d, txn, op);
-	for (int i = 0; i < own->natts; i++)
+	if (!has_new && !has_old)
+		error_set(d, "the log does not say which row it was: the table has no replica identity");
+	for (int i = 0; (has_new || has_old) && i < own->natts; i++)
 	{
 		char *name = NameStr(TupleDescAttr(own, i)->attname);
 
@@ -200,8 +202,6 @@ row_add(ChangeDecoder *d, ReorderBufferTXN *txn, Relation rel, const char *op, b
 			missing[n++] = CStringGetTextDatum(name);
 	}
 	unchanged_set(d, missing, n, keeps_place);
-	if (!has_new && !has_old)
-		error_set(d, "the log does not say which row it was: the table has no replica identity");
 	row_end(d);
 }
 
