@@ -18,6 +18,7 @@
 #include "parser/parse_oper.h"
 #include "parser/parsetree.h"
 #include "util/compat.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
@@ -202,7 +203,8 @@ update_row(Replace *replace, ItemPointer tid, TupleTableSlot *row)
 	if (result == TM_Updated || result == TM_Deleted)
 		return false;
 	if (result != TM_Ok)
-		elog(ERROR, "row of \"%s\" cannot be updated: %d", RelationGetRelationName(rel), result);
+		ereport(ERROR, (errcode(ERRCODE_INDEX_CORRUPTED), errmsg("a row of table \"%s\" that index \"%s\" gives cannot be updated", RelationGetRelationName(rel), get_rel_name(replace->index)),
+						errdetail("The table answers with status %d.", result), errhint("Perhaps the index is damaged: REINDEX makes it again.")));
 	if (RelationGetDescr(rel)->constr)
 		ExecConstraints(replace->target, replace->new, replace->estate);
 	if (compat_updates_indexes(indexes))
@@ -239,7 +241,8 @@ take_back(Replace *replace, TupleTableSlot *row)
 
 	CommandCounterIncrement();
 	if (table_tuple_delete(rel, &row->tts_tid, GetCurrentCommandId(true), InvalidSnapshot, InvalidSnapshot, true, &failure, false) != TM_Ok)
-		elog(ERROR, "row of \"%s\" cannot be taken back", RelationGetRelationName(rel));
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not take back a row of table \"%s\" whose key another session inserted at the same time", RelationGetRelationName(rel)),
+						errhint("The batch can be tried again.")));
 }
 
 bool
