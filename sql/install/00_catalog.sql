@@ -64,9 +64,11 @@ CREATE TABLE stream.query_run (
     error       text,
     retry_at    timestamptz,
     changed_at  timestamptz NOT NULL,
+    ended_at    timestamptz,
     CONSTRAINT query_run_pkey PRIMARY KEY (query_id)
 );
 COMMENT ON TABLE stream.query_run IS 'which queries should run and how their last run went; not dumped: after a restore every query is stopped';
+COMMENT ON COLUMN stream.query_run.ended_at IS 'when it last stopped, failed or finished: ceased to be wanted';
 
 CREATE TABLE stream.attempt_entry (
     query_id   bigint NOT NULL,

@@ -29,6 +29,9 @@ COMMENT ON COLUMN stream.attempt_entry.failures IS 'failed and lost attempts so 
 ALTER TABLE stream.commit_entry ADD COLUMN rows_in bigint NOT NULL DEFAULT 0, ADD COLUMN rows_out bigint NOT NULL DEFAULT 0, ADD COLUMN busy_us bigint NOT NULL DEFAULT 0;
 COMMENT ON COLUMN stream.commit_entry.busy_us IS 'like the rows: a total over all batches since the first; time spent in them, in microseconds';
 
+ALTER TABLE stream.query_run ADD COLUMN ended_at timestamptz;
+COMMENT ON COLUMN stream.query_run.ended_at IS 'when it last stopped, failed or finished: ceased to be wanted';
+
 CREATE TABLE stream.change_slot (
     query_id   bigint NOT NULL,
     source     text NOT NULL,

@@ -8,7 +8,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "catalog/pg_authid.h"
-#include "metadata/attempt.h"
 #include "util/clock.h"
 #include "util/compat.h"
 #include "util/operation.h"
@@ -95,7 +94,7 @@ heard_end(int64 query_id)
 }
 
 static void
-hear_end(int64 query_id)
+hear_end(int64 query_id, TimestampTz at)
 {
 	HeardEnd *heard = heard_end(query_id);
 	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
@@ -107,22 +106,21 @@ hear_end(int64 query_id)
 		heard_ends = lappend(heard_ends, heard);
 	}
 	MemoryContextSwitchTo(caller);
-	heard->at = attempt_last_ended(query_id);
+	heard->at = at;
 }
 
-/* When it ended, if that was in the life of this session, and after the end it has heard of; 0: nothing new. */
-static TimestampTz
-unheard_end(int64 query_id)
+/* It ended in the life of this session, and after the end it has heard of. */
+static bool
+is_news(int64 query_id, TimestampTz ended_at)
 {
 	HeardEnd *heard = heard_end(query_id);
-	TimestampTz at = attempt_last_ended(query_id);
 
-	return at > (heard ? heard->at : MyStartTimestamp) ? at : 0;
+	return ended_at > (heard ? heard->at : MyStartTimestamp);
 }
 
-/* The row tells; the slot tells that nothing of it runs on. Asked again and again: leaves no memory. */
+/* The row tells; the slot tells that nothing of it runs on. *at (NULL: not asked for): when. Asked again and again: leaves no memory. */
 static bool
-query_has_ended(int64 query_id)
+query_has_ended(int64 query_id, TimestampTz *at)
 {
 	MemoryContext look = AllocSetContextCreate(CurrentMemoryContext, "stream_ext look", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(look);
@@ -131,6 +129,8 @@ query_has_ended(int64 query_id)
 
 	query_run_load(query_id, &run);
 	ended = !run.wanted && !status_get(query_id, NULL);
+	if (ended && at)
+		*at = run.ended_at;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(look);
 	return ended;
@@ -143,7 +143,7 @@ report_end(StreamQuery *query)
 	QueryRun run;
 
 	query_run_load(query->id, &run);
-	hear_end(query->id);
+	hear_end(query->id, run.ended_at);
 	if (strcmp(run.status, "failed") == 0)
 		worker_raise_error(query->name, &run);
 }
@@ -161,7 +161,7 @@ stream_await_termination(PG_FUNCTION_ARGS)
 	if (deadline < 0)
 		worker_refuse_early_wait(query->id, query->name);
 	status_prepare_wait();
-	while (!(ended = query_has_ended(query->id)) && wait_until(deadline))
+	while (!(ended = query_has_ended(query->id, NULL)) && wait_until(deadline))
 		;
 	status_end_wait();
 	if (ended)
@@ -181,7 +181,7 @@ awaited_queries(void)
 		RunEntry *run = lfirst(cell);
 		StreamQuery *query;
 
-		if (!run->wanted && !unheard_end(run->query_id))
+		if (!run->wanted && !is_news(run->query_id, run->ended_at))
 			continue;
 		query = query_load_by_id(run->query_id, true);
 		if (query && has_privs_of_role(GetUserId(), query->owner) && !worker_is_me(query->id))
@@ -194,14 +194,18 @@ static StreamQuery *
 first_ended(List *queries)
 {
 	StreamQuery *first = NULL;
+	TimestampTz at, first_at = 0;
 	ListCell *cell;
 
 	foreach (cell, queries)
 	{
 		StreamQuery *query = lfirst(cell);
 
-		if (query_has_ended(query->id) && (first == NULL || attempt_last_ended(query->id) < attempt_last_ended(first->id)))
+		if (query_has_ended(query->id, &at) && (first == NULL || at < first_at))
+		{
 			first = query;
+			first_at = at;
+		}
 	}
 	return first;
 }

@@ -99,17 +99,6 @@ attempt_last(int64 query_id, Attempt *attempt)
 	return scan;
 }
 
-TimestampTz
-attempt_last_ended(int64 query_id)
-{
-	Attempt last;
-	HeapScan *scan = attempt_last(query_id, &last);
-	TimestampTz at = last.tuple && !attempt_is_open(&last) ? DatumGetTimestampTz(last.v[ATTEMPT_ENDED]) : 0;
-
-	heap_scan_end(scan);
-	return at;
-}
-
 static void
 attempts_delete_upto(int64 query_id, int64 last)
 {

@@ -16,7 +16,5 @@ extern void attempt_end(int64 query_id, const char *outcome, const char *sqlstat
 /* The last one is open, and began before that time. */
 extern bool attempt_began_before(int64 query_id, TimestampTz at);
 extern void attempts_delete(int64 query_id);
-/* When the last one ended; 0: there was none, or it goes on. */
-extern TimestampTz attempt_last_ended(int64 query_id);
 
 #endif

@@ -134,6 +134,7 @@ typedef struct QueryRun
 	char *sqlstate;
 	char *error;	  /* last error, NULL after success */
 	TimestampTz retry_at;
+	TimestampTz ended_at; /* when it last ceased to be wanted: query_run_store sees to it; 0: never */
 } QueryRun;
 
 extern void query_run_load(int64 query_id, QueryRun *run);
@@ -145,6 +146,7 @@ typedef struct RunEntry
 {
 	int64 query_id;
 	bool wanted;
+	TimestampTz ended_at;
 	char run_id[37]; /* uuid as text, "" before the first */
 } RunEntry;
 extern List *query_runs(bool only_wanted); /* RunEntry of every query, or of those that should run */

@@ -15,7 +15,8 @@
 
 enum
 {
-	RUN_QUERY, RUN_WANTED, RUN_STATUS, RUN_ID, RUN_FAILURES, RUN_SQLSTATE, RUN_ERROR, RUN_RETRY_AT, RUN_CHANGED_AT, RUN_COLUMNS
+	RUN_QUERY, RUN_WANTED, RUN_STATUS, RUN_ID, RUN_FAILURES, RUN_SQLSTATE, RUN_ERROR, RUN_RETRY_AT, RUN_CHANGED_AT,
+	RUN_ENDED_AT, RUN_COLUMNS
 };
 
 static char *
@@ -44,6 +45,7 @@ query_run_load(int64 query_id, QueryRun *run)
 		run->sqlstate = text_or_null(v[RUN_SQLSTATE], n[RUN_SQLSTATE]);
 		run->error = text_or_null(v[RUN_ERROR], n[RUN_ERROR]);
 		run->retry_at = n[RUN_RETRY_AT] ? 0 : DatumGetTimestampTz(v[RUN_RETRY_AT]);
+		run->ended_at = n[RUN_ENDED_AT] ? 0 : DatumGetTimestampTz(v[RUN_ENDED_AT]);
 	}
 	heap_scan_end(scan);
 }
@@ -79,7 +81,12 @@ query_run_store(int64 query_id, const QueryRun *run)
 	text_datum(run->error, &v[RUN_ERROR], &n[RUN_ERROR]);
 	n[RUN_RETRY_AT] = run->retry_at == 0;
 	v[RUN_RETRY_AT] = TimestampTzGetDatum(run->retry_at);
-	v[RUN_CHANGED_AT] = TimestampTzGetDatum(clock_now());
+	v[RUN_CHANGED_AT] = v[RUN_ENDED_AT] = TimestampTzGetDatum(clock_now());
+	if (tuple == NULL || run->wanted || !DatumGetBool(old[RUN_WANTED]))
+	{
+		n[RUN_ENDED_AT] = tuple == NULL || oldnull[RUN_ENDED_AT];
+		v[RUN_ENDED_AT] = n[RUN_ENDED_AT] ? (Datum) 0 : old[RUN_ENDED_AT];
+	}
 	if (tuple)
 		heap_update_row("query_run", tuple, v, n);
 	else
@@ -118,6 +125,7 @@ query_runs(bool only_wanted)
 		run = palloc0(sizeof(RunEntry));
 		run->query_id = DatumGetInt64(v[RUN_QUERY]);
 		run->wanted = DatumGetBool(v[RUN_WANTED]);
+		run->ended_at = n[RUN_ENDED_AT] ? 0 : DatumGetTimestampTz(v[RUN_ENDED_AT]);
 		if (!n[RUN_ID])
 			strlcpy(run->run_id, DatumGetCString(DirectFunctionCall1(uuid_out, v[RUN_ID])), sizeof(run->run_id));
 		runs = lappend(runs, run);
