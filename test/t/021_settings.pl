@@ -86,6 +86,7 @@ sub right
 
 feed(100);
 right('before');
+delete $database{default_toast_compression} unless value("SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'") eq 't';    # builds without it
 while (my ($name, $setting) = each %role) { value("ALTER ROLE app SET $name = " . ($name eq 'search_path' ? $setting : "'$setting'")) }
 while (my ($name, $setting) = each %database) { value("ALTER DATABASE postgres SET $name = '$setting'") }
 value("SELECT pg_terminate_backend(pid) FROM stream.queries WHERE pid IS NOT NULL");
