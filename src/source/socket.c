@@ -122,7 +122,7 @@ socket_receive(SocketReader *reader)
 {
 	MemoryContext old;
 	char buf[READ_SIZE];
-	ssize_t n;
+	ssize_t n = -1;
 
 	if (reader->fd < 0 && clock_monotonic_us() - reader->connected_at >= LOOK_AGAIN_MS * INT64CONST(1000))
 	{

