@@ -30,7 +30,7 @@ PG_CFLAGS += -Werror
 endif
 
 # These prepare everything by themselves, below build/, on a machine that has none of it yet.
-ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-versions check-release check-sanitize check-valgrind soak report bench bench-peers fuzz lint format
+ALONE := help deps demo check check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-mutants check-versions check-release check-sanitize check-valgrind soak report bench bench-peers fuzz lint format
 .PHONY: $(ALONE)
 
 # PostgreSQL's own build rules make `all`, `install`, `uninstall` and `clean`.
@@ -77,6 +77,7 @@ help:
 	@echo 'make soak               ten thousand batches: memory flat, logs and state bounded'
 	@echo 'make report             what stream.report_html shows, as a page and as a picture (wants chromium)'
 	@echo 'make check-sanitize     regress tests with UBSan; check-valgrind: some of them under valgrind'
+	@echo 'make check-mutants      classic bugs put in one at a time: the tests must catch each. TESTS="a b" picks bugs'
 	@echo 'make check-versions     the suites on PostgreSQL 15 to 18, each in a root below build/ (as root; Debian). VERSIONS="17 18" picks'
 	@echo 'make check-release      from the last release to this tree, with its queries and their state (builds it from the history of the repository)'
 	@echo 'make bench              speed, beside what it is compared with'
@@ -97,7 +98,7 @@ check:
 endif
 check-regress check-isolation check-tap check-conformance check-property check-layers check-kafka check-release:
 	@$(HARNESS) check $(@:check-%=%)
-check-sanitize check-valgrind:
+check-mutants check-sanitize check-valgrind:
 	@$(HARNESS) $(@:check-%=%)
 report:
 	@$(HARNESS) report
