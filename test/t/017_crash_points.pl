@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{
 ok(status_is($node, $_, 'running'), "$_ runs") for ('etl', 'agg');
 
 my $id = 0;
-my @steps = ('triggered', 'planned', 'logged', 'executed', 'sunk', 'committed');
+my @steps = ('triggered', 'planned', 'logged', 'executed', 'sunk', 'committing', 'committed');
 for my $action ('error', 'kill9')
 {
 	for my $step (@steps)

@@ -41,7 +41,7 @@ SELECT stream.create_query('stores_table', 'SELECT DISTINCT store FROM event', s
 SQL
 
 my $clock = 0;
-kill_workers($kills, [qw(triggered planned logged executed sunk committed)], sub {
+kill_workers($kills, [qw(triggered planned logged executed sunk committing committed)], sub {
 	my $rows = 1 + int(rand(30));
 	$clock += int(rand(20));
 	try_psql("INSERT INTO event_t (store, amount, at) SELECT i % 7, (i * 7919 % 1000) / 10.0, timestamptz '2026-03-01' + $clock * interval '1 second' "

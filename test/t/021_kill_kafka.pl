@@ -35,7 +35,7 @@ sub produce
 
 sub at { my @t = gmtime(shift); return sprintf('%04d-%02d-%02dT%02d:%02d:%02dZ', $t[5] + 1900, $t[4] + 1, @t[ 3, 2, 1, 0 ]); }
 
-kill_workers($kills, [qw(triggered planned logged executed sunk committed task)], sub {
+kill_workers($kills, [qw(triggered planned logged executed sunk committing committed task)], sub {
 	$clock += int(rand(20));
 	produce(map { [ $_ % 7, ($_ * 7919 % 1000) / 10, at($clock - int(rand(50))) ] } 1 .. 1 + int(rand(30)));
 	usleep(10_000);

@@ -65,7 +65,7 @@ $writer->query_safe('COMMIT');
 $writer->quit;
 ok(wait_for_sql($node, 'SELECT count(*) FROM stream.change_slot', '4'), 'and begin when it has ended');
 $begun = 1;
-kill_workers($kills, [qw(triggered planned logged executed sunk committed)], \&change_something);
+kill_workers($kills, [qw(triggered planned logged executed sunk committing committed)], \&change_something);
 wait_psql('INSERT INTO item VALUES (-1)');
 drained('', qw(every pieces newest copy));
 
