@@ -48,35 +48,51 @@ CREATE VIEW stream.attempts WITH (security_barrier) AS
     FROM stream.attempt_entry a JOIN stream.visible_query q ON q.id = a.query_id;
 COMMENT ON VIEW stream.attempts IS 'the last 100 attempts to run each query in the background: begun, ended, how; of failures the SQLSTATE, the error with its context, the batch and its range';
 
+/* STRICT, so that it is not inlined: the planner would count on a hundred times a hundred partitions of each source, and compile (JIT) for seconds. */
+CREATE FUNCTION stream.source_partitions(latest jsonb, reached jsonb, lanes jsonb)
+RETURNS TABLE (partition text, rows_behind bigint, last_event_time timestamptz)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 100 ROWS 4
+BEGIN ATOMIC
+    SELECT p.partition, p.rows_behind, l.last_event_time
+    FROM (
+        SELECT o.key AS partition, o.key::bigint AS lane, o.value::bigint - coalesce((reached->>o.key)::bigint, 0) AS rows_behind
+        FROM jsonb_each(latest) o
+        WHERE jsonb_typeof(o.value) = 'number'
+        UNION ALL
+        SELECT t.key || '/' || o.key, coalesce((latest->'@lanes'->>t.key)::bigint, 0) * 4096 + o.key::bigint,
+               o.value::bigint - coalesce((reached->t.key->>o.key)::bigint, 0)
+        FROM jsonb_each(latest) t CROSS JOIN LATERAL jsonb_each(t.value) o
+        WHERE jsonb_typeof(t.value) = 'object' AND t.key !~ '^@'
+    ) p
+    FULL JOIN (
+        SELECT e.n - 1 AS lane, '2000-01-01 00:00:00+00'::timestamptz + e.us::bigint * interval '1 microsecond' AS last_event_time
+        FROM jsonb_array_elements_text(lanes) WITH ORDINALITY e(us, n)
+        WHERE e.us IS NOT NULL
+    ) l ON l.lane = p.lane;
+END;
+COMMENT ON FUNCTION stream.source_partitions(jsonb, jsonb, jsonb) IS 'part of source_lag: a source by partition, from its newest positions, those the query has reached, and the newest event times';
+
+/* A batch that has been planned and not committed yet, failing perhaps, knows more of what waits; how far the query has come is what is committed. */
 CREATE VIEW stream.source_lag WITH (security_barrier) AS
     WITH last AS (
-        SELECT q.id, q.name, c.watermarks, o.offsets, coalesce(o.conf->'latest', '{}') AS latest
+        SELECT q.id, q.name, c.watermarks, coalesce(c.offsets, o.starts) AS reached, c.batch_id IS NOT DISTINCT FROM o.batch_id AS done, o.starts, o.offsets, o.logged_at,
+               o.conf->'latest' AS latest, o.conf->'waiting' AS waiting
         FROM stream.visible_query q
-        CROSS JOIN LATERAL (SELECT * FROM stream.commit_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c
-        JOIN stream.offset_entry o ON o.query_id = c.query_id AND o.batch_id = c.batch_id
-    ), source AS (
-        SELECT l.id, l.name, s.source, l.watermarks->s.source AS time, l.offsets->s.source AS reached, l.latest->s.source AS latest
-        FROM last l CROSS JOIN LATERAL (SELECT jsonb_object_keys(l.offsets) AS source UNION SELECT jsonb_object_keys(l.watermarks)) s
-    ), lane AS (
-        SELECT s.id, s.source, t.n - 1 AS lane, '2000-01-01 00:00:00+00'::timestamptz + t.us::bigint * interval '1 microsecond' AS last_event_time
-        FROM source s CROSS JOIN LATERAL jsonb_array_elements_text(s.time->'lanes') WITH ORDINALITY t(us, n)
-        WHERE t.us IS NOT NULL
-    ), partition AS (
-        SELECT s.id, s.source, p.key AS partition, p.key::bigint AS lane, p.value::bigint - (s.reached->>p.key)::bigint AS rows_behind
-        FROM source s CROSS JOIN LATERAL jsonb_each(s.latest) p
-        WHERE jsonb_typeof(p.value) = 'number'
-        UNION ALL
-        SELECT s.id, s.source, t.key || '/' || p.key, coalesce((s.latest->'@lanes'->>t.key)::bigint, 0) * 4096 + p.key::bigint,
-               p.value::bigint - (s.reached->t.key->>p.key)::bigint
-        FROM source s CROSS JOIN LATERAL jsonb_each(s.latest) t CROSS JOIN LATERAL jsonb_each(t.value) p
-        WHERE jsonb_typeof(t.value) = 'object' AND t.key !~ '^@'
+        CROSS JOIN LATERAL (SELECT * FROM stream.offset_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) o
+        LEFT JOIN LATERAL (SELECT e.batch_id, e.watermarks, r.offsets
+                           FROM stream.commit_entry e JOIN stream.offset_entry r ON r.query_id = e.query_id AND r.batch_id = e.batch_id
+                           WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c ON true
     )
-    SELECT s.id AS query_id, s.name AS query, s.source, p.partition, p.rows_behind, l.last_event_time, statement_timestamp() - l.last_event_time AS event_time_lag
-    FROM source s
-    LEFT JOIN (lane l FULL JOIN partition p ON p.id = l.id AND p.source = l.source AND p.lane = l.lane)
-        ON coalesce(l.id, p.id) = s.id AND coalesce(l.source, p.source) = s.source;
+    SELECT l.id AS query_id, l.name AS query, s.source, p.partition,
+           CASE WHEN p.partition IS NOT NULL THEN p.rows_behind
+                WHEN l.done OR l.starts->s.source IS NOT DISTINCT FROM l.offsets->s.source THEN (l.waiting->>s.source)::bigint
+           END AS rows_behind,
+           p.last_event_time, statement_timestamp() - p.last_event_time AS event_time_lag, l.logged_at AS as_of
+    FROM last l
+    CROSS JOIN LATERAL unnest(ARRAY(SELECT jsonb_object_keys(l.offsets) UNION SELECT jsonb_object_keys(l.waiting) UNION SELECT jsonb_object_keys(l.watermarks))) s(source)
+    LEFT JOIN LATERAL stream.source_partitions(coalesce(l.latest->s.source, '{}'), coalesce(l.reached->s.source, '{}'), coalesce(l.watermarks->s.source->'lanes', '[]')) p ON true;
 COMMENT ON VIEW stream.source_lag IS
-    'how far each source of a query is behind as of its last batch, by partition: rows that waited (NULL: the source does not know without counting), and event time';
+    'how far each source of a query is behind, by partition: rows that waited when it last planned a batch (as_of; NULL: the source does not know without counting), and event time';
 
 CREATE VIEW stream.operations WITH (security_barrier) AS
     SELECT q.name AS query, o.pid, o.operation, o.batch_id, o.rows_done,

@@ -147,11 +147,13 @@ typedef struct PlannedRange
 {
 	Position *from, *to; /* to NULL: no rows */
 	int64 rows, bytes;	 /* in it; -1 and 0: the source does not know */
+	int64 left;			 /* rows behind it; -1: the source does not know */
+	Position *latest;	 /* the newest there is, by partition; NULL: the source has none, or does not know */
 } PlannedRange;
 
 /* Asks every source for its next range. True when one has something. */
 static bool
-ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild *latest, int64 *left)
+ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind)
 {
 	QueryOptions *o = &rt->query->options;
 	ReadLimit limit = {rt->ignore_limits ? 0 : o->max_rows_per_batch, rt->ignore_limits ? 0 : o->max_bytes_per_batch,
@@ -186,13 +188,8 @@ ranges_plan(QueryRuntime *rt, PlannedRange *ranges, JsonBuild *behind, JsonBuild
 			waiting += advance.rows_waiting;
 		if (advance.behind)
 			json_add_json(behind, reader->def->name, advance.behind);
-		if (advance.latest)
-		{
-			if (latest->state == NULL)
-				json_object_begin(latest, NULL);
-			json_add_json(latest, reader->def->name, advance.latest);
-			*left += advance.rows_left;
-		}
+		ranges[i].latest = advance.latest;
+		ranges[i].left = advance.more && advance.rows_left == 0 ? -1 : advance.rows_left;
 		i++;
 	}
 	return any && !rows_are_too_few(rt, waiting);
@@ -231,13 +228,51 @@ size_write(JsonBuild *conf, PlannedRange *ranges, int nranges, int nreplays)
 		json_add_int(conf, "bytes", bytes);
 }
 
+/* What waits behind the batch, for stream.source_lag and stream.pace: by partition, or a number of rows where a source has none and knows. */
+static void
+rest_write(JsonBuild *conf, List *readers, PlannedRange *ranges, bool has_data)
+{
+	JsonBuild latest = {NULL, NULL}, waiting = {NULL, NULL};
+	int64 left = 0;
+	bool known = false;
+	ListCell *lc;
+
+	json_object_begin(&latest, NULL);
+	json_object_begin(&waiting, NULL);
+	foreach (lc, readers)
+	{
+		PlannedRange *range = &ranges[foreach_current_index(lc)];
+		const char *name = ((SourceReader *) lfirst(lc))->def->name;
+		int64 rest = range->left;
+
+		/* What was found may have been too little for a batch. */
+		if (range->to && !has_data)
+			rest = range->rows < 0 || rest < 0 ? -1 : rest + range->rows;
+		if (range->latest)
+		{
+			json_add_json(&latest, name, range->latest);
+			left += Max(rest, 0);
+			known = true;
+		}
+		else if (rest >= 0)
+			json_add_int(&waiting, name, rest);
+	}
+	json_object_end(&latest);
+	json_object_end(&waiting);
+	if (known)
+	{
+		json_add_json(conf, "latest", json_result(&latest));
+		json_add_int(conf, "left", left);
+	}
+	json_add_json(conf, "waiting", json_result(&waiting));
+}
+
 /* offsets/N for what there is to do, or false: nothing. Starts and ends per source; a source without news keeps its place. */
 bool
 batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 {
 	PlannedRange *ranges = palloc0(sizeof(PlannedRange) * (list_length(rt->readers) + 1));
-	JsonBuild behind = {NULL, NULL}, latest = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
-	int64 left = 0;
+	JsonBuild behind = {NULL, NULL}, starts = {NULL, NULL}, ends = {NULL, NULL}, conf = {NULL, NULL};
 	int64 *replays;
 	int nreplays = replays_plan(rt, &replays);
 	bool has_data;
@@ -245,7 +280,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	int i = 0;
 
 	json_object_begin(&behind, NULL);
-	has_data = ranges_plan(rt, ranges, &behind, &latest, &left);
+	has_data = ranges_plan(rt, ranges, &behind);
 	json_object_end(&behind);
 	if (!has_data && nreplays == 0 && !no_data_batch_due(rt))
 		return false;
@@ -267,12 +302,7 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	json_object_end(&ends);
 	json_object_begin(&conf, NULL);
 	json_add_json(&conf, "behind", json_result(&behind));
-	if (latest.state)
-	{
-		json_object_end(&latest);
-		json_add_json(&conf, "latest", json_result(&latest));
-		json_add_int(&conf, "left", left);
-	}
+	rest_write(&conf, rt->readers, ranges, has_data);
 	size_write(&conf, ranges, has_data ? i : 0, nreplays);
 	replay_ids_write(&conf, replays, nreplays);
 	if (rt->last_batch < 0) /* the same for all batches of an incarnation */

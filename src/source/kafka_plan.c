@@ -330,6 +330,8 @@ plan_latest(Plan *plan, int64 *rows_left)
 		int64_t low, high;
 
 		latest[i] = plan->end[i];
+		if (!plan_leaves_messages(plan, i))
+			continue; /* holes, at most */
 		if (plan->high)
 			latest[i] = Max(latest[i], plan->high[i]);
 		else if (partition->started && !rd_kafka_get_watermark_offsets(kafka_client_handle(reader->client), partition->topic->name,
@@ -338,6 +340,17 @@ plan_latest(Plan *plan, int64 *rows_left)
 		*rows_left += latest[i] - plan->end[i];
 	}
 	return kafka_position_show(reader, latest);
+}
+
+/* No range, but what there is. */
+static SourceAdvance
+plan_nothing(Plan *plan)
+{
+	SourceAdvance nothing = {.rows = 0, .rows_waiting = 0};
+
+	memcpy(plan->end, plan->from, sizeof(int64) * plan->reader->npartitions);
+	nothing.latest = plan_latest(plan, &nothing.rows_left);
+	return nothing;
 }
 
 static SourceAdvance
@@ -407,10 +420,8 @@ kafka_advance(SourceReader *base, Position *from, Position *ceiling, const ReadL
 	}
 	for (int i = 0; i < reader->npartitions; i++)
 		reader->partitions[i]->planned = plan.from[i];
-	if (!plan.ceiling && !plan_has_messages(&plan))
-		return nothing;
-	if (memcmp(plan.from, plan.end, sizeof(int64) * reader->npartitions) == 0)
-		return nothing;
+	if ((!plan.ceiling && !plan_has_messages(&plan)) || memcmp(plan.from, plan.end, sizeof(int64) * reader->npartitions) == 0)
+		return plan_nothing(&plan);
 	waiting = plan_backlog(&plan);
 	plan_limit(&plan, limit);
 	return plan_result(&plan, waiting);

@@ -128,6 +128,7 @@ rate_advance(SourceReader *reader, Position *from, Position *ceiling, const Read
 	while (second < now && (limit->max_rows == 0 || second == p.second || advance.rows + rows_in_second(o, second) <= limit->max_rows))
 		advance.rows += rows_in_second(o, second++);
 	advance.more = second < now;
+	advance.rows_left = advance.rows_waiting - advance.rows;
 	if (second > p.second)
 		advance.end = position_make(p.start, second);
 	return advance;

@@ -200,6 +200,7 @@ socket_advance(SourceReader *base, Position *from, Position *ceiling, const Read
 		advance.more = true;
 	}
 	advance.rows = Max(end - start, 0);
+	advance.rows_left = advance.rows_waiting - advance.rows;
 	if (end > start)
 		advance.end = source_position_of(end);
 	return advance;

@@ -77,8 +77,8 @@ typedef struct SourceAdvance
 	int64 rows;			/* rows in the range if cheaply known, else -1 */
 	int64 rows_waiting; /* rows between from and the ceiling if cheaply known (min_rows_per_batch), else -1 */
 	bool more;			/* data remains behind end */
-	Position *latest;	/* the newest there is, as far as is known without asking; NULL: not known. Logged with the batch, for those who watch */
-	int64 rows_left;	/* with latest: rows between end and it */
+	Position *latest;	/* the newest there is, as far as is known without asking, nothing new or not; NULL: not known. Logged with the batch, for those who watch */
+	int64 rows_left;	/* rows behind end; 0 with more: not known */
 	int64 bytes;		/* to be read of files; 0: not known */
 	Jsonb *behind;		/* array of lane numbers that still have unread data behind end; NULL: none. Logged with the batch */
 } SourceAdvance;

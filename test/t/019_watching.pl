@@ -112,6 +112,40 @@ is(value(sprintf($lag, 'one')), '0 0 10:00:50, 1 0 11:00:19', 'nothing waits');
 is(value("SELECT bool_and(event_time_lag > interval '1 hour') FROM stream.source_lag WHERE query = 'one'"), 't', 'and how far event time is behind the clock');
 value("SELECT stream.drop_query('$_')") for ('one', 'more');
 
+# ---- every source keeps its partitions and what it knows of them: in batches without data, in those of other sources, stopped, failing, after a restart
+my $lags = q{SELECT string_agg(concat_ws(' ', source, partition, coalesce(rows_behind::text, '?'), to_char(last_event_time AT TIME ZONE 'UTC', 'HH24:MI:SS')), ', ' ORDER BY source, partition) FROM stream.source_lag WHERE query = '%s'};
+value("CREATE TABLE late_t (v int, ts timestamptz)");
+my $files = PostgreSQL::Test::Utils::tempdir();
+value($_) for (
+	q{SELECT stream.create_source('late', 'table', options => '{"table": "late_t"}', event_time => 'ts', watermark_delay => '1 minute')},
+	q{SELECT stream.create_source('second', 'rate', options => '{"rows_per_second": 3}')},
+	qq(SELECT stream.create_source('lines', 'file', 'v int', '{"path": "$files", "format": "json"}')));
+create_query($node, 'wins', 'SELECT stream.tumble(ts, \'1 second\') AS w, count(*) AS n FROM one GROUP BY w', 'start => false');
+value("CALL stream.process_all_available('wins')");
+is(value("SELECT num_input_rows FROM stream.progress WHERE query = 'wins' ORDER BY batch_id DESC LIMIT 1"), '0', 'its last batch closed windows only');
+is(value(sprintf($lags, 'wins')), 'public.one 0 0 10:00:50, public.one 1 0 11:00:19', 'a batch without data knows what its partitions hold');
+create_query($node, 'many', 'SELECT v FROM one UNION ALL SELECT v FROM more UNION ALL SELECT v FROM late UNION ALL SELECT v FROM lines UNION ALL SELECT value::int FROM second',
+	q{start => false, options => '{"max_rows_per_batch": 1000}'});
+my $many = 'public.late 0%s, public.lines 0, public.more three/0 0, public.more three/1 0 13:00:29, public.more two/0 0 12:00:14, public.one 0 0 10:00:50, public.one 1 0 11:00:19, public.second 0';
+value("CALL stream.process_all_available('many')");
+is(value(sprintf($lags, 'many')), sprintf($many, ''), 'several sources');
+value("INSERT INTO late_t VALUES (1, '2026-03-01 09:00:00Z')");
+value("CALL stream.process_all_available('many')");
+is(value(sprintf($lags, 'many')), sprintf($many, ' 09:00:00'), 'a batch of one of them tells of all');
+value("INSERT INTO late_t SELECT i, '2026-03-01 09:00:01Z' FROM generate_series(1, 1500) i");
+value("CALL stream.run_batch('many', NULL)");
+like(value(sprintf($lags, 'many')), qr/^public.late \? 09:00:01, /, 'a table does not know how much is left');
+value("CALL stream.process_all_available('many')");
+like(value(sprintf($lags, 'many')), qr/^public.late 0 09:00:01, /, 'unless it is nothing');
+$broker->send_value('two', 0, map { "{\"v\": 0, \"ts\": \"2026-03-01T12:00:20Z\"}" } 1 .. 3);
+is(value("SELECT bool_and(as_of < now()) FROM stream.source_lag WHERE query = 'many'"), 't', 'of a stopped query, as of its last batch');
+create_query($node, 'stuck', 'SELECT 1 / v AS v FROM more', q{options => '{"max_retries": 0}'});
+ok(status_is($node, 'stuck', 'failed'), 'a query that fails at its first batch');
+is(value(sprintf($lags, 'stuck')), 'public.more three/0 0, public.more three/1 20, public.more two/0 8', 'all it was to read waits');
+$node->restart;
+is(value(sprintf($lags, 'wins')), 'public.one 0 0 10:00:50, public.one 1 0 11:00:19', 'a restart forgets nothing of it');
+value("SELECT stream.drop_query('$_')") for ('wins', 'many', 'stuck');
+
 create_query($node, 'groups', 'SELECT v, count(*) AS n FROM input GROUP BY v', "output_mode => 'update', start => false");
 value("CALL stream.process_all_available('groups')");
 
