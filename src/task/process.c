@@ -22,8 +22,8 @@
 #include "util/compat.h"
 #include "util/failpoint.h"
 #include "util/operation.h"
+#include "util/process.h"
 #include "util/wakeup.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -333,12 +333,6 @@ order_carry_out(const char *bytes, Size length)
 }
 
 static void
-setting_force(const char *name, const char *value)
-{
-	(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-}
-
-static void
 task_connect(dsm_handle handle)
 {
 	dsm_segment *segment;
@@ -363,12 +357,9 @@ task_connect(dsm_handle handle)
 	pq_redirect_to_shm_mq(segment, self.results);
 	if (!BecomeLockGroupMember(self.shared->leader, self.shared->leader_pid))
 		proc_exit(0);
-	BackgroundWorkerInitializeConnectionByOid(self.launch.database, self.launch.owner, 0);
-	setting_force("jit", "off");
-	setting_force("default_transaction_isolation", "read committed");
-	setting_force("default_transaction_read_only", "off"); /* set for each run, after its settings */
-	setting_force("application_name", psprintf("stream_ext: task %d of query " INT64_FORMAT, self.launch.number, self.launch.query_id));
-	setting_force("log_min_messages", "panic"); /* the leader says what there is to say */
+	process_connect(self.launch.database, self.launch.owner); /* read only is set for each run, after its settings */
+	process_set("application_name", psprintf("stream_ext: task %d of query " INT64_FORMAT, self.launch.number, self.launch.query_id));
+	process_set("log_min_messages", "panic"); /* the leader says what there is to say */
 	dead_letter_divert(letter_send);
 }
 

@@ -1,5 +1,7 @@
-/* process.c: what the descriptions of our background processes have in common. */
+/* process.c: what our background processes have in common: how the postmaster sees them, what they set when they connect. */
 #include "util/process.h"
+
+#include "utils/guc.h"
 
 void
 process_describe(BackgroundWorker *worker, const char *function, const char *type, const char *name, ...)
@@ -16,4 +18,22 @@ process_describe(BackgroundWorker *worker, const char *function, const char *typ
 	va_start(args, name);
 	vsnprintf(worker->bgw_name, BGW_MAXLEN, name, args);
 	va_end(args);
+}
+
+void
+process_set(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+}
+
+void
+process_connect(Oid database, Oid role)
+{
+	static const char *const settings[][2] = {{"jit", "off"}, {"default_transaction_read_only", "off"}, {"default_transaction_isolation", "read committed"},
+											  {"default_transaction_deferrable", "off"}, {"transaction_timeout", "0"}};
+
+	BackgroundWorkerInitializeConnectionByOid(database, role, 0);
+	for (int i = 0; i < lengthof(settings); i++)
+		if (GetConfigOption(settings[i][0], true, false)) /* transaction_timeout is of version 17 */
+			process_set(settings[i][0], settings[i][1]);
 }

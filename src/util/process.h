@@ -11,4 +11,8 @@
  */
 extern void process_describe(BackgroundWorker *worker, const char *function, const char *type, const char *name, ...) pg_attribute_printf(4, 5);
 
+/* Connects, with the settings our work needs whatever the database or the role has: it writes, and no clock ends its transactions. */
+extern void process_connect(Oid database, Oid role);
+extern void process_set(const char *name, const char *value);
+
 #endif

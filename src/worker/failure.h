@@ -7,7 +7,8 @@
 /* Causes that pass by themselves: retried for ever, never counted against max_retries. */
 extern bool failure_is_transient(int sqlstate);
 /* Microseconds before the attempt after `failures` failures in a row: 100 ms doubling up to 60 s, ± a quarter by chance. */
-extern int64 failure_delay_us(int failures);/* After a worker that ended without a report: the first time the same, then 1 s doubling up to 5 minutes. */
+extern int64 failure_delay_us(int failures);
+/* After a worker that ended without a report: the first time the same, then 1 s doubling up to 5 minutes. */
 extern int64 failure_crash_delay_us(int failures);
 
 /* Message, detail, hint and context as one text; failure_split finds the message again. */

@@ -14,7 +14,6 @@
 #include "util/clock.h"
 #include "util/failpoint.h"
 #include "util/process.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -107,10 +106,8 @@ stream_housekeeper_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	memcpy(&extra, MyBgworkerEntry->bgw_extra, sizeof(extra));
-	BackgroundWorkerInitializeConnectionByOid(extra.database, extra.owner, 0);
-	(void) set_config_option("default_transaction_read_only", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	process_connect(extra.database, extra.owner);
+	process_set("synchronous_commit", "off");
 	pgstat_report_activity(STATE_RUNNING, "folding and purging state");
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();

@@ -8,6 +8,7 @@
 #include "metadata/attempt.h"
 #include "metadata/query.h"
 #include "util/clock.h"
+#include "utils/guc.h"
 #include "worker/event.h"
 #include "worker/failure.h"
 #include "worker/status.h"
@@ -26,6 +27,9 @@ outcome_begin(int64 query_id, QueryRun *run)
 static bool
 outcome_end(bool wanted)
 {
+	/* What a query's status says does not wait for a standby; what its batches wrote does. */
+	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+		(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	CommitTransactionCommand();
 	status_changed();
 	return wanted;

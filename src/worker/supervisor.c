@@ -19,9 +19,9 @@
 #include "tcop/tcopprot.h"
 #include "util/clock.h"
 #include "util/extension.h"
+#include "util/process.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "worker/failure.h"
@@ -31,6 +31,7 @@
 #define LOCKED_AGAIN_US (200 * INT64CONST(1000)) /* somebody holds the query's row: look again */
 #define NO_SLOT_US (1000 * INT64CONST(1000))
 #define CONNECT_FAILED_US (1000 * INT64CONST(1000))
+#define SAY_AGAIN_US (60 * INT64CONST(1000000))
 
 /* A query that should run, as this process sees it. */
 typedef struct Supervised
@@ -364,13 +365,12 @@ supervisor_setup(Oid database)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	process_connect(database, InvalidOid);
 	if (!status_supervisor_attach(database))
 		proc_exit(0);
-	(void) set_config_option("search_path", "", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
-	(void) set_config_option("application_name", "stream_ext supervisor", PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
+	process_set("search_path", "");
+	process_set("synchronous_commit", "local"); /* a standby that is away must not keep it from all queries */
+	process_set("application_name", "stream_ext supervisor");
 	supervisor_context = AllocSetContextCreate(TopMemoryContext, "stream supervisor", ALLOCSET_DEFAULT_SIZES);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
@@ -387,12 +387,20 @@ supervisor_sleep(int64 wait_us)
 	}
 }
 
-/* An error here is the catalog's (a lock cancelled, the extension being dropped): say it, and look again. */
+/* An error here is the catalog's (a lock cancelled, the extension being dropped, its schema renamed): say it, once a minute while it stays, and look again. */
 static void
 supervisor_caught(void)
 {
-	if (!status_supervisor_must_stop())
+	static int last_code = 0;
+	static int64 said_at = 0;
+	int64 now = clock_monotonic_us();
+
+	if (!status_supervisor_must_stop() && (geterrcode() != last_code || now - said_at > SAY_AGAIN_US))
+	{
+		last_code = geterrcode();
+		said_at = now;
 		EmitErrorReport();
+	}
 	FlushErrorState();
 	AbortOutOfAnyTransaction();
 	MemoryContextSwitchTo(TopMemoryContext);

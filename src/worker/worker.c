@@ -19,6 +19,7 @@
 #include "tcop/tcopprot.h"
 #include "util/clock.h"
 #include "util/wakeup.h"
+#include "util/process.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -104,12 +105,6 @@ worker_detach(int code, Datum arg)
 }
 
 static void
-setting_force(const char *name, const char *value)
-{
-	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-}
-
-static void
 worker_setup(Datum arg)
 {
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -123,12 +118,7 @@ worker_setup(Datum arg)
 	if (!status_worker_attach(DatumGetInt32(arg), self.launch.launch))
 		proc_exit(0);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(self.launch.database, self.launch.owner, 0);
-
-	setting_force("jit", "off");
-	setting_force("default_transaction_read_only", "off");
-	setting_force("default_transaction_isolation", "read committed");
-	setting_force("default_transaction_deferrable", "off");
+	process_connect(self.launch.database, self.launch.owner);
 	self.name = "?";
 	self.max_retries = DEFAULT_MAX_RETRIES;
 	self.last_batch = self.left_behind = -1;
@@ -186,7 +176,7 @@ worker_load(Worker *w)
 	MemoryContextSwitchTo(old);
 	w->name = MemoryContextStrdup(w->context, w->query->name);
 	w->max_retries = w->query->options.max_retries;
-	setting_force("application_name", psprintf("stream_ext: %s", w->name));
+	process_set("application_name", psprintf("stream_ext: %s", w->name));
 	if (w->query->owner != GetSessionUserId())
 		ereport(FATAL, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("streaming query \"%s\" has a new owner", w->query->name)));
 }

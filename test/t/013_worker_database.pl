@@ -103,5 +103,16 @@ $node->safe_psql('postgres', 'SELECT pg_sleep(0.3)');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM p_out'), '0', 'prepared rows are not there');
 $node->safe_psql('postgres', "COMMIT PREPARED 'x'");
 ok(wait_for_sql($node, 'SELECT count(*) FROM p_out', '1'), 'COMMIT PREPARED wakes the worker');
+
+# the extension's schema renamed: one line about it, not one a second; named back, all goes on
+$node->safe_psql('postgres', 'ALTER SCHEMA stream RENAME TO elsewhere');
+$log = -s $node->logfile;
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' AND backend_type LIKE 'stream_ext%'");
+ok(wait_for(sub { slurp_file($node->logfile, $log) =~ /relation stream.query_run does not exist/ }), 'the supervisor says what is missing');
+sleep 3;
+@lines = grep { /ERROR/ } split /\n/, slurp_file($node->logfile, $log);
+is(scalar(@lines), 1, 'once');
+$node->safe_psql('postgres', 'ALTER SCHEMA elsewhere RENAME TO stream');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t'), 'it runs again');
 $node->stop;
 done_testing();

@@ -20,6 +20,7 @@ my %role = (
 	transform_null_equals => 'on', quote_all_identifiers => 'on', check_function_bodies => 'off', plan_cache_mode => 'force_generic_plan',
 	max_parallel_workers_per_gather => '4', parallel_setup_cost => '0', parallel_tuple_cost => '0', min_parallel_table_scan_size => '0', ($node->safe_psql('postgres', 'SHOW server_version_num') < 160000 ? 'force_parallel_mode' : 'debug_parallel_query') => 'on',
 	enable_seqscan => 'off', enable_hashjoin => 'off', enable_indexscan => 'off', enable_sort => 'off', work_mem => '64kB');
+$role{transaction_timeout} = '1ms' if value('SHOW server_version_num') >= 170000;
 my %database = (
 	synchronous_commit => 'off', client_encoding => 'LATIN1', maintenance_work_mem => '1MB', temp_buffers => '100', cursor_tuple_fraction => '1e-6', default_toast_compression => 'lz4', track_activities => 'off', backslash_quote => 'off',
 	lc_numeric => 'C', lc_monetary => 'C', gin_fuzzy_search_limit => '1', geqo_threshold => '2', from_collapse_limit => '1', join_collapse_limit => '1', client_min_messages => 'error');
@@ -98,6 +99,7 @@ is(value("SELECT count(*) FROM stream.queries WHERE failures > 0 OR error IS NOT
 
 # in the foreground, in a session with those settings; a statement_timeout of a session is the caller's own wish
 value("ALTER ROLE app SET statement_timeout = 0; ALTER ROLE app SET idle_in_transaction_session_timeout = 0; ALTER ROLE app SET idle_session_timeout = 0; ALTER ROLE app SET default_transaction_read_only = off");
+value('ALTER ROLE app RESET transaction_timeout') if exists $role{transaction_timeout};
 $node->safe_psql('postgres', "CALL stream.process_all_available('by_hand')", @app);
 is(value('SELECT count(*) FROM ((SELECT id, name, f, ts, span, b, d FROM by_hand_out EXCEPT ALL SELECT id, name, f, ts, span, b, d FROM etl_out) UNION ALL (SELECT id, name, f, ts, span, b, d FROM etl_out EXCEPT ALL SELECT id, name, f, ts, span, b, d FROM by_hand_out)) d'),
 	'0', 'the foreground gives the same');
