@@ -77,10 +77,7 @@ extern bool batch_run(QueryRuntime *rt);
  */
 extern void batch_leave(QueryRuntime *rt);
 
-/* Is anything due without new data: a pending batch, or a no-data batch? Cheap, no transaction. */
-extern bool batch_is_due(QueryRuntime *rt);
-
-/* When batch_is_due turns true by time alone (timers, TTL, idle_timeout, the end of an epoch): the worker sleeps until then. DT_NOEND: only data can. */
+/* When a batch is due by time alone (timers, TTL, idle_timeout, the end of an epoch): the worker sleeps until then. DT_NOEND: only data can bring one. */
 extern TimestampTz batch_next_due(QueryRuntime *rt);
 
 /* After batch_run: fold state and purge logs when it is worth while; own transactions. */

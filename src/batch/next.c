@@ -319,12 +319,6 @@ batch_plan(QueryRuntime *rt, OffsetEntry *entry)
 	return true;
 }
 
-bool
-batch_is_due(QueryRuntime *rt)
-{
-	return rt->pending || !rt->logs_known || no_data_batch_due(rt) || (rt->due_at != 0 && clock_now() >= rt->due_at);
-}
-
 TimestampTz
 batch_next_due(QueryRuntime *rt)
 {

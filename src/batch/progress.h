@@ -18,7 +18,6 @@ typedef struct BatchRun
 	List *sources; /* SourceBatch, as plan->sources */
 	int64 rows_out;
 	char *warning; /* NULL: nothing to be warned of */
-	bool logged_now; /* false: replay of an entry logged before, or ridden in with the batch before */
 	BatchDurations durations;
 } BatchRun;
 

@@ -42,8 +42,9 @@ runtime_commit(QueryRuntime *rt)
 
 static void operators_drop(QueryRuntime *rt);
 
-int64
-runtime_state_batch(QueryRuntime *rt)
+/* The batch whose state is the present: last_batch, or the open epoch's. */
+static int64
+state_batch(QueryRuntime *rt)
 {
 	return rt->epoch_open ? rt->epoch.batch_id : rt->last_batch;
 }
@@ -62,7 +63,7 @@ epoch_read(QueryRuntime *rt)
 void
 runtime_read_logs(QueryRuntime *rt)
 {
-	int64 known = runtime_state_batch(rt), known_flush = rt->epoch_open ? rt->epoch.flush : -1;
+	int64 known = state_batch(rt), known_flush = rt->epoch_open ? rt->epoch.flush : -1;
 	MemoryContext old;
 
 	if (rt->logs_known && rt->session_lock)
@@ -89,7 +90,7 @@ runtime_read_logs(QueryRuntime *rt)
 	rt->logs_known = true;
 	MemoryContextSwitchTo(old);
 	epoch_read(rt);
-	if (runtime_state_batch(rt) != known || (rt->epoch_open ? rt->epoch.flush : -1) != known_flush) /* somebody else ran batches in between */
+	if (state_batch(rt) != known || (rt->epoch_open ? rt->epoch.flush : -1) != known_flush) /* somebody else ran batches in between */
 		operators_drop(rt);
 }
 
@@ -167,7 +168,7 @@ operators_open(QueryRuntime *rt)
 	foreach (lc, rt->plan->operators)
 	{
 		OperatorSpec *spec = lfirst(lc);
-		Operator *op = spec->ops->open(spec, rt->query->id, provider, runtime_state_batch(rt));
+		Operator *op = spec->ops->open(spec, rt->query->id, provider, state_batch(rt));
 
 		rt->operators = lappend(rt->operators, op);
 	}
@@ -181,7 +182,7 @@ signature_check(QueryRuntime *rt)
 {
 	char *difference = plan_signature_difference(rt->query->signature, rt->plan->signature);
 
-	if (runtime_state_batch(rt) >= 0 && difference)
+	if (state_batch(rt) >= 0 && difference)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("saved state of streaming query \"%s\" does not fit its plan any more", rt->query->name),
 						errdetail("%s.", difference),

@@ -16,7 +16,4 @@ extern void runtime_read_logs(QueryRuntime *rt);
 /* Ends tasks that had nothing to do for a while; the next batch that wants some starts others. */
 extern void runtime_rest_tasks(QueryRuntime *rt);
 
-/* The batch whose state is the present: last_batch, or the open epoch's. */
-extern int64 runtime_state_batch(QueryRuntime *rt);
-
 #endif

@@ -30,7 +30,7 @@ member_text(JsonbContainer *object, const char *name)
 static FieldType
 field_type(JsonbContainer *field)
 {
-	FieldType type = {.known = true};
+	FieldType type = {0};
 	char *name = member_text(field, "name"), *base = member_text(field, "type"), *scale;
 	JsonbValue v;
 

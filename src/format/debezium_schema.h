@@ -9,7 +9,6 @@ typedef struct FieldType
 {
 	Encoding encoding;
 	int scale; /* ENCODED_DECIMAL */
-	bool known; /* the schema says so; else the column's type decides */
 } FieldType;
 
 /* Field types of one kind of document, and the schema they were read from. */

@@ -479,11 +479,3 @@ query_lock_housekeeping(int64 query_id, bool wait)
 	return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-void
-query_unlock_session(int64 query_id)
-{
-	LOCKTAG tag;
-
-	query_lock_tag(&tag, query_id);
-	LockRelease(&tag, ExclusiveLock, true);
-}

@@ -119,7 +119,6 @@ extern Jsonb *query_capture_settings(void);
 
 /* One writer per query. Session lock in workers, transaction lock in the foreground. False: somebody else runs it. */
 extern bool query_lock(int64 query_id, bool session_level);
-extern void query_unlock_session(int64 query_id);
 /* Held to the end of the transaction by whoever folds or purges, and by whoever takes state away or back. False: somebody has it, and wait is false. */
 extern bool query_lock_housekeeping(int64 query_id, bool wait);
 

@@ -124,7 +124,6 @@ struct Transform
 	int nest_level;	 /* of subtransactions, when the call began */
 	UndoEntry *undo; /* newest first */
 	bool undo_due;
-	int64 timers_fired;
 };
 
 /* ---- transform_call.c: handlers ---- */

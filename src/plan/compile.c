@@ -102,7 +102,6 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	retract_build(&c, &top);
 	tree_drop_unused_ctes(top.query);
 	cut_add_stage(&c, top.query, -1, 0);
-	plan->stateful = plan->operators != NIL;
 	plan->signature = signature_combine(plan->operators);
 	note_watermarks(plan);
 	notice_collect(&c, &top);

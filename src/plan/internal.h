@@ -222,7 +222,6 @@ extern void parallel_note_sources(StreamPlan *plan);
 /* ---- stages.c, size.c ---- */
 extern void size_note_plan(StreamPlan *plan, PlannedStmt *planned);
 extern List *size_sources(Query *query);
-extern int size_class(double rows);
 extern PlannedStmt *size_plan(StreamPlan *plan, Stage *stage, int size);
 extern char *size_name(int size);
 

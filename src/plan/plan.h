@@ -41,7 +41,6 @@ typedef struct StreamPlan
 	List *stages;		  /* Stage, in order of execution; an operator finishes when its last input stage has run */
 	SinkShape shape;
 	int parallelism;	  /* the option */
-	bool stateful;
 	bool uses_watermark;  /* any operator with has_watermark, or current_watermark() */
 	Jsonb *signature;	  /* array of the operators' signatures */
 	List *relations;	  /* oid list: everything the plan depends on (sources, tables, view, target) */

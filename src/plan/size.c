@@ -80,7 +80,7 @@ make_plan(StreamPlan *plan, Stage *stage, int size)
 	return planned;
 }
 
-int
+static int
 size_class(double rows)
 {
 	int size = 0;

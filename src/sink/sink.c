@@ -14,7 +14,7 @@
 static const SinkOps *const sink_table[] = {&table_sink, &kafka_sink, &file_sink, &function_sink, &each_sink, &channel_sink, &log_sink,
 											  &memory_sink};
 
-const SinkOps *
+static const SinkOps *
 sink_lookup(const char *kind)
 {
 	for (int i = 0; i < lengthof(sink_table); i++)

@@ -89,7 +89,6 @@ struct SinkOps
 
 extern bool sink_is_in_database(Sink *sink);
 extern char *sink_shared_by(int64 query_id, SinkDef *def); /* another query with this target, NULL: there is none */
-extern const SinkOps *sink_lookup(const char *kind);
 /* For open(): the sink's own struct, which begins with a Sink. */
 extern Sink *sink_make(Size size, const SinkOps *ops, SinkDef *def, SinkShape *shape);
 extern bool sink_always_in_pieces(SinkDef *def); /* for sinks that see single rows only */

@@ -232,8 +232,6 @@ extern bool kafka_decode_row(struct KafkaDecode *decode, SourceScan *scan, Kafka
 							 rd_kafka_message_t *message, TupleTableSlot *slot);
 /* A message that was bad comes again: bytes and position are all there is of it. */
 extern bool kafka_decode_again(SourceScan *scan, const SourceLetter *letter, TupleTableSlot *slot);
-/* Is the attribute filled from the message's metadata? */
-extern bool kafka_decode_is_metadata(SourceDef *def, AttrNumber attno);
 /* Do columns fit the metadata and the format? ereport */
 extern void kafka_decode_check(SourceDef *def, KafkaOptions *options);
 

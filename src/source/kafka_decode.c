@@ -76,12 +76,6 @@ metadata_find(SourceDef *def, AttrNumber attno)
 	return -1;
 }
 
-bool
-kafka_decode_is_metadata(SourceDef *def, AttrNumber attno)
-{
-	return metadata_find(def, attno) >= 0;
-}
-
 static List *
 schema_lookup(void *arg, uint32 id, DecodeError *error)
 {

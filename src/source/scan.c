@@ -120,8 +120,9 @@ source_scan_next(SourceScan *scan, TupleTableSlot *slot)
 	return true;
 }
 
-void
-source_scan_drain(SourceScan *scan)
+/* The observing scan of a batch reads on to the end of its range, so that everything has been seen once. */
+static void
+scan_drain(SourceScan *scan)
 {
 	if (scan->observer && !scan->done)
 	{
@@ -138,7 +139,7 @@ source_scan_rewind(SourceScan *scan)
 {
 	if (!scan->started && scan->next_letter == 0)
 		return;
-	source_scan_drain(scan);
+	scan_drain(scan);
 	scan->observer = false;
 	scan->letter = NULL;
 	scan->next_letter = 0;
@@ -153,7 +154,7 @@ source_scan_rewind(SourceScan *scan)
 void
 source_scan_close(SourceScan *scan)
 {
-	source_scan_drain(scan);
+	scan_drain(scan);
 	if (scan->started && scan->remote)
 		scan->remote->end(scan);
 	else if (scan->started)

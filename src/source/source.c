@@ -37,9 +37,11 @@ source_lookup_kind(const char *kind)
 	return NULL;
 }
 
-const SourceOps *
-source_lookup_server(const char *wrapper)
+static const SourceOps *
+source_ops_of(ForeignServer *server)
 {
+	const char *wrapper = GetForeignDataWrapper(server->fdwid)->fdwname;
+
 	for (int i = 0; i < lengthof(source_table); i++)
 		if (strcmp(source_table[i]->server, wrapper) == 0)
 			return source_table[i];
@@ -55,12 +57,6 @@ source_kinds(void)
 	for (int i = 0; i < lengthof(source_table); i++)
 		appendStringInfo(&buf, "%s%s", i ? ", " : "", source_table[i]->kind);
 	return buf.data;
-}
-
-static const SourceOps *
-source_ops_of(ForeignServer *server)
-{
-	return source_lookup_server(GetForeignDataWrapper(server->fdwid)->fdwname);
 }
 
 bool

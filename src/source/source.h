@@ -223,7 +223,6 @@ extern void source_reader_close(SourceReader *reader);
 /* Would a reader of the one do for the other? */
 extern bool source_is_unchanged(const SourceDef *a, const SourceDef *b);
 extern const SourceOps *source_lookup_kind(const char *kind);
-extern const SourceOps *source_lookup_server(const char *wrapper); /* by foreign-data wrapper name */
 extern char *source_kinds(void);
 extern bool source_is_stream(Oid relid);						   /* a foreign table of one of our wrappers? */
 extern SourceDef *source_load(Oid relid);						   /* from the catalog, in CurrentMemoryContext; user mapping of the current user */
@@ -259,8 +258,6 @@ extern void source_show_progress(SourceBatch *batch); /* in stream.operations: w
 /* Reads what no scan of the plan has read, so that counts, watermarks and dead letters never depend on the plan. */
 extern void source_drain(SourceBatch *batch);
 
-/* The observing scan of a batch reads on to the end of its range, so that everything has been seen once. */
-extern void source_scan_drain(SourceScan *scan);
 /* Opens, in CurrentMemoryContext, a scan of the batch, or (batch NULL) of everything there is now. */
 extern SourceScan *source_scan_open(SourceReader *reader, SourceBatch *batch, Bitmapset *needed);
 /* One row into the slot (virtual), observed when it is this scan's task; false at the end. */

@@ -257,7 +257,7 @@ static void
 stamps_check_past(TableReader *reader)
 {
 	uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
-	Horizon reached = {next, next, 0, NULL, ""}, any = {PG_UINT64_MAX, PG_UINT64_MAX, 0, NULL, ""};
+	Horizon reached = {next, 0, NULL, ""}, any = {PG_UINT64_MAX, 0, NULL, ""};
 	TablePiece future = {&reached, &any, STAMP_FIRST, STAMP_LAST};
 
 	if (pieces_have_rows(reader, list_make1(&future)))

@@ -46,7 +46,7 @@ typedef struct Stamp
 /* What a pg_snapshot says, in full transaction ids. */
 typedef struct Horizon
 {
-	uint64 xmin, xmax;
+	uint64 xmax;
 	int nxip;
 	uint64 *xip;
 	char *text;
@@ -109,6 +109,5 @@ extern void table_add_stamps(Oid relid);
 extern char *table_full_name(Oid relid);
 extern Oid table_by_name(const char *name, bool missing_ok); /* without looking at privileges: the source's owner has them or not */
 extern Oid table_of_source(Oid source, const char *name); /* by name, or where the table has been renamed by dependency */
-extern bool table_is_owned(Oid relid, Oid source); /* by the source's owner */
 
 #endif

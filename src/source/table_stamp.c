@@ -252,7 +252,8 @@ table_of_source(Oid source, const char *name)
 	return OidIsValid(relid) ? relid : table_by_name(name, false);
 }
 
-bool
+/* By the source's owner. */
+static bool
 table_is_owned(Oid relid, Oid source)
 {
 	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));

@@ -91,7 +91,5 @@ extern void snapshot_write(const StateId *id, int64 batch_id); /* what state_rea
 
 /* Every live entry as of a batch. */
 extern void state_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback, void *arg);
-/* Every change of batches from..to, in order. */
-extern void state_read_changes(const StateId *id, int64 from_batch, int64 to_batch, PackedEntryCallback callback, void *arg);
 
 #endif

@@ -55,8 +55,9 @@ state_read_asof(const StateId *id, int64 batch_id, PackedEntryCallback callback,
 	UnregisterSnapshot(at.snapshot);
 }
 
-void
-state_read_changes(const StateId *id, int64 from_batch, int64 to_batch, PackedEntryCallback callback, void *arg)
+/* Every change of batches from..to, in order. */
+static void
+read_changes(const StateId *id, int64 from_batch, int64 to_batch, PackedEntryCallback callback, void *arg)
 {
 	StateId at = *id;
 
@@ -220,7 +221,7 @@ state_scan_changes(StateStore *store, int64 from_batch, int64 to_batch, StateEnt
 {
 	EntryScan scan = scan_begin(store, callback, arg);
 
-	state_read_changes(&scan.store->id, from_batch, to_batch, entry_tell, &scan);
+	read_changes(&scan.store->id, from_batch, to_batch, entry_tell, &scan);
 	MemoryContextDelete(scan.context);
 }
 

@@ -187,8 +187,8 @@ table_get(StateStore *base, TupleTableSlot *key)
 	return (StateEntry *) find(store, probe_set(store, key));
 }
 
-void
-table_store_mark_dirty(TableStore *store, StateEntry *entry)
+static void
+mark_dirty(TableStore *store, StateEntry *entry)
 {
 	if (live_mark_dirty(&store->live, entry) && (!entry->stored || ((TableEntry *) entry)->batch_id != store->batch_id))
 		store->changed++;
@@ -216,7 +216,7 @@ table_put(StateStore *base, TupleTableSlot *key, bool *created)
 		entry = table_store_add(store, hash, own, live->probe_values, live->probe_nulls);
 		live->rows++;
 	}
-	table_store_mark_dirty(store, &entry->base);
+	mark_dirty(store, &entry->base);
 	return &entry->base;
 }
 
@@ -234,14 +234,14 @@ table_expect(StateStore *base, TupleTableSlot **keys, int n, StateUse use)
 static void
 table_changed(StateStore *base, StateEntry *entry)
 {
-	table_store_mark_dirty((TableStore *) base, entry);
+	mark_dirty((TableStore *) base, entry);
 }
 
 static void
 table_set_expiry(StateStore *base, StateEntry *entry, TimestampTz expires)
 {
 	if (live_set_expiry((LiveStore *) base, entry, expires))
-		table_store_mark_dirty((TableStore *) base, entry);
+		mark_dirty((TableStore *) base, entry);
 }
 
 static void
@@ -249,7 +249,7 @@ table_remove(StateStore *base, StateEntry *entry)
 {
 	TableStore *store = (TableStore *) base;
 
-	table_store_mark_dirty(store, entry);
+	mark_dirty(store, entry);
 	live_unlink(&store->live, entry);
 	entry->removed = true;
 }

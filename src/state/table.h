@@ -59,7 +59,6 @@ extern void table_store_open(TableStore *store);
 extern void table_store_close(TableStore *store);
 /* At every call: now and then measures memory, and lets go of it where it may. */
 extern void table_store_call_counted(TableStore *store);
-extern void table_store_mark_dirty(TableStore *store, StateEntry *entry);
 
 static inline bool
 table_store_is_open(TableStore *store)

@@ -102,7 +102,6 @@ extern const char *row_read(const RowShape *shape, const char *at, TupleTableSlo
 extern int task_pool_size(TaskPool *pool);
 extern bool task_pool_is_busy(TaskPool *pool);
 extern Jsonb *task_pool_settings(TaskPool *pool);
-extern MemoryContext task_pool_context(TaskPool *pool);
 /* The message is the same for all but for its head's share. */
 extern void task_pool_order(TaskPool *pool, StringInfo message, const BatchInfo *info);
 /* The next block of that task, good until the next call for it; MESSAGE_DONE: it is not busy any more. Letters are taken, errors raised. */

@@ -162,12 +162,6 @@ task_pool_settings(TaskPool *pool)
 	return pool->settings;
 }
 
-MemoryContext
-task_pool_context(TaskPool *pool)
-{
-	return pool->context;
-}
-
 static void
 task_is_gone(TaskPool *pool, int number)
 {

@@ -137,13 +137,6 @@ wakeup_release(Oid relid)
 }
 
 void
-wakeup_unsubscribe(Oid relid)
-{
-	if (subscribed && OidIsValid(relid))
-		wakeup_release(relid);
-}
-
-void
 wakeup_unsubscribe_all(void)
 {
 	if (subscribed)

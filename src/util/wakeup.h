@@ -9,7 +9,6 @@
 
 /* Waiting side. False: the table is full, look by yourself from time to time. Twice for the same relation is once. */
 extern bool wakeup_subscribe(Oid relid);
-extern void wakeup_unsubscribe(Oid relid);
 extern void wakeup_unsubscribe_all(void);
 /* Has a commit brought rows since the last take (or the subscription)? Take before looking at the data, never after. */
 extern bool wakeup_take(void);

@@ -84,16 +84,6 @@ status_request_supervisor(Oid database)
 	return taken_care_of;
 }
 
-void
-status_poke_supervisor(Oid database)
-{
-	SharedStatus *shared = status_shared();
-
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	status_wake_supervisor_locked(database);
-	LWLockRelease(&shared->lock);
-}
-
 /* ---- launcher ---- */
 
 static void

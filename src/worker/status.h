@@ -55,8 +55,6 @@ extern void status_changed(void); /* for changes that are only in tables: wakes 
 /* ---- databases: the wish for a supervisor ---- */
 /* Wakes the supervisor of the database; without one, asks the launcher for it. False: there is no launcher, start one yourself. */
 extern bool status_request_supervisor(Oid database);
-/* Only wakes it, if there is one. */
-extern void status_poke_supervisor(Oid database);
 extern void status_launcher_attach(void);
 /* True once: some database found no entry, and now there is room: look all databases over again. */
 extern bool status_take_overflow(void);

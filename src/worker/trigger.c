@@ -12,12 +12,6 @@ trigger_is_immediate(const TriggerDef *trigger)
 	return trigger->kind != TRIGGER_PROCESSING_TIME || trigger->period <= 0;
 }
 
-bool
-trigger_is_finite(const TriggerDef *trigger)
-{
-	return trigger->kind == TRIGGER_ONCE || trigger->kind == TRIGGER_AVAILABLE_NOW;
-}
-
 TimestampTz
 trigger_next(int64 period, TimestampTz last, TimestampTz now)
 {

@@ -8,8 +8,6 @@
 
 /* Woken by data (processing_time(0) and the low-latency kinds), or ticking? */
 extern bool trigger_is_immediate(const TriggerDef *trigger);
-/* Ends by itself: once, available_now. */
-extern bool trigger_is_finite(const TriggerDef *trigger);
 
 /*
  * When the trigger after the one that began at `last` fires: the next multiple of the period after `last`, or at once if that is past.
