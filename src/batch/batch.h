@@ -21,6 +21,7 @@ typedef struct QueryRuntime
 	Sink *sink;
 	bool sink_started;			  /* its start callback has run */
 	StreamPlan *plan;
+	bool compiled;				  /* the plan, its sink and its readers are all there: an error in between may be one that keeps this struct */
 	List *readers;				  /* SourceReader, as plan->sources */
 	List *operators;			  /* Operator, as plan->operators */
 	TaskPool *tasks;			  /* option parallelism; NULL: none yet, or no room */

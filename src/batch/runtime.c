@@ -9,6 +9,7 @@
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "util/clock.h"
+#include "util/failpoint.h"
 #include "util/json_build.h"
 #include "util/options.h"
 #include "utils/memutils.h"
@@ -21,11 +22,12 @@ runtime_begin(QueryRuntime *rt)
 {
 	if (rt->session_lock)
 		StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	query_apply_settings(rt->query);
+	/* Before the snapshot, which must see what whoever held the lock has committed. */
 	if (!rt->session_lock && !query_lock(rt->query->id, false))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" is running", rt->query->name),
 						errhint("Stop it first with stream.stop_query.")));
+	PushActiveSnapshot(GetTransactionSnapshot());
+	query_apply_settings(rt->query);
 }
 
 void
@@ -111,16 +113,16 @@ plan_drop(QueryRuntime *rt)
 static void
 readers_open(QueryRuntime *rt)
 {
-	List *old_readers = rt->readers;
 	MemoryContext old = MemoryContextSwitchTo(rt->context);
+	List *old_readers = list_copy(rt->readers), *readers = NIL;
 	ListCell *lc, *lc2;
 
-	rt->readers = NIL;
 	foreach (lc, rt->plan->sources)
 	{
 		SourceDef *def = lfirst(lc);
 		SourceReader *reader = NULL;
 
+		FAILPOINT("opening");
 		foreach (lc2, old_readers)
 			if (source_is_unchanged(((SourceReader *) lfirst(lc2))->def, def))
 				reader = lfirst(lc2);
@@ -129,8 +131,10 @@ readers_open(QueryRuntime *rt)
 		else
 			reader = source_reader_open(rt->context, def, rt->query->id);
 		reader->scouts = reader->ops->shares && query_parallelism(&rt->query->options) > 1;
-		rt->readers = lappend(rt->readers, reader);
+		readers = lappend(readers, reader);
 	}
+	list_free(rt->readers);
+	rt->readers = readers;
 	foreach (lc, old_readers)
 		source_reader_close(lfirst(lc));
 	MemoryContextSwitchTo(old);
@@ -200,6 +204,7 @@ runtime_compile(QueryRuntime *rt)
 
 	MemoryContextSetParent(plan->context, rt->context);
 	MemoryContextSetParent(work, plan->context);
+	rt->compiled = false;
 	plan_drop(rt);
 	rt->plan = plan;
 	signature_check(rt);
@@ -210,8 +215,7 @@ runtime_compile(QueryRuntime *rt)
 	plan_watch(rt->plan);
 	MemoryContextSwitchTo(old);
 	readers_open(rt);
-	if (rt->spec_plan == NULL)
-		operators_open(rt);
+	rt->compiled = true;
 }
 
 void
@@ -219,7 +223,7 @@ runtime_prepare(QueryRuntime *rt)
 {
 	for (int tries = 0;; tries++)
 	{
-		if (rt->plan == NULL || !plan_is_valid(rt->plan))
+		if (!rt->compiled || !plan_is_valid(rt->plan))
 			runtime_compile(rt);
 		plan_lock(rt->plan);
 		if (plan_is_valid(rt->plan))

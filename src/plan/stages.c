@@ -6,6 +6,7 @@
 
 #include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
+#include "util/failpoint.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -74,6 +75,7 @@ plan_stages(StreamPlan *plan, Sink *sink)
 		Stage *stage = lfirst(lc);
 		Query *query = stage->query;
 
+		FAILPOINT("staging");
 		if (stage->feeds < 0 && !stage->retracts && sink->ops->wrap)
 		{
 			Query *wrapped = sink->ops->wrap(sink, copyObject(query));
@@ -179,7 +181,7 @@ plan_watch(StreamPlan *plan)
 bool
 plan_is_valid(StreamPlan *plan)
 {
-	return plan->watch != NULL && plan->watch->valid;
+	return plan->watch->valid;
 }
 
 void
