@@ -31,21 +31,24 @@
 
 static ProcessUtility_hook_type next_utility = NULL;
 static object_access_hook_type next_access = NULL;
-static Oid blocked = InvalidOid;
+static bool blocking = false;		  /* in this transaction */
+static bool extension_going = false; /* this database's, in this transaction */
 
 /* ---- block and unblock ---- */
 
 static void
 unblock_at_end(XactEvent event, void *arg)
 {
-	Oid database = blocked;
+	Oid database;
+	bool wanted;
 
-	if (!OidIsValid(database) || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
+	if (!blocking || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT))
 		return;
-	blocked = InvalidOid;
-	/* Whatever became of it: the launcher finds out whether the database is still there, a supervisor whether the extension is. */
-	if (status_unblock_database(database) && worker_is_preloaded())
-		worker_ask_supervisor(database);
+	blocking = extension_going = false;
+	/* Whatever became of them: the launcher finds out whether a database is still there, a supervisor whether the extension is. */
+	while (OidIsValid(database = status_unblock_database(&wanted)))
+		if (wanted && worker_is_preloaded())
+			worker_ask_supervisor(database);
 }
 
 static void
@@ -53,14 +56,12 @@ block(Oid database)
 {
 	static bool registered = false;
 
-	if (blocked == database)
-		return;
 	if (worker_in_worker())
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("a streaming query cannot drop or change what it runs in")));
 	if (!registered)
 		RegisterXactCallback(unblock_at_end, NULL);
-	registered = true;
-	blocked = database;
+	registered = blocking = true;
+	extension_going = extension_going || database == MyDatabaseId;
 	status_block_database(database);
 }
 
@@ -237,7 +238,7 @@ query_of_view(Oid relation)
 	int64 id = 0;
 
 	if (!OidIsValid(schema) || get_rel_namespace(relation) != schema || get_rel_relkind(relation) != RELKIND_VIEW ||
-		!OidIsValid(get_relname_relid("query_run", schema)))
+		!OidIsValid(get_extension_oid("stream_ext", true)) || !OidIsValid(get_relname_relid("query_run", schema)))
 		return 0;
 	name = get_rel_name(relation);
 	return sscanf(name, "query_" INT64_FORMAT, &id) == 1 ? id : 0;
@@ -251,14 +252,14 @@ hook_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 
 	if (next_access)
 		next_access(access, class, object, sub, arg);
-	if (access != OAT_DROP || !OidIsValid(get_extension_oid("stream_ext", true)))
+	if (access != OAT_DROP)
 		return;
 	if (class == ExtensionRelationId && object == get_extension_oid("stream_ext", true))
 	{
 		block(MyDatabaseId);
 		change_slots_gone(); /* no objects that go by dependency */
 	}
-	else if (class == RelationRelationId && sub == 0 && blocked != MyDatabaseId && (query_id = query_of_view(object)) != 0)
+	else if (class == RelationRelationId && sub == 0 && !extension_going && (query_id = query_of_view(object)) != 0)
 		worker_stop_for_good(query_id, ERRCODE_UNDEFINED_TABLE, "its view was dropped, with something it reads or with all its owner had");
 }
 

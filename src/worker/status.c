@@ -244,15 +244,15 @@ database_mark_blocked(Oid database)
 		entry->blocked_by = MyProcPid;
 }
 
-static Oid blocked_database = InvalidOid;
-
 static void
-database_unblock_at_exit(int code, Datum arg)
+databases_unblock_at_exit(int code, Datum arg)
 {
-	Oid database = blocked_database;
+	Oid database;
+	bool wanted;
 
-	if (OidIsValid(database) && status_unblock_database(database))
-		(void) status_request_supervisor(database);
+	while (OidIsValid(database = status_unblock_database(&wanted)))
+		if (wanted)
+			(void) status_request_supervisor(database);
 }
 
 void
@@ -264,10 +264,9 @@ status_block_database(Oid database)
 	status_shared();
 	if (!exit_registered)
 	{
-		before_shmem_exit(database_unblock_at_exit, (Datum) 0);
+		before_shmem_exit(databases_unblock_at_exit, (Datum) 0);
 		exit_registered = true;
 	}
-	blocked_database = database;
 	status_prepare_wait();
 	for (;;)
 	{
@@ -284,24 +283,26 @@ status_block_database(Oid database)
 	status_end_wait();
 }
 
-bool
-status_unblock_database(Oid database)
+Oid
+status_unblock_database(bool *wanted)
 {
-	DatabaseStatus *entry;
-	bool wanted = false;
+	Oid database = InvalidOid;
 
 	LWLockAcquire(&status_shared()->lock, LW_EXCLUSIVE);
-	entry = status_find_database(database);
-	if (entry && entry->blocked_by == MyProcPid)
+	for (int i = 0; i < MAX_DATABASES && !OidIsValid(database); i++)
 	{
+		DatabaseStatus *entry = &shared->databases[i];
+
+		if (!OidIsValid(entry->database) || entry->blocked_by != MyProcPid)
+			continue;
+		database = entry->database;
 		entry->blocked_by = 0;
-		wanted = entry->wanted;
-		if (!wanted && entry->pid == 0)
+		*wanted = entry->wanted;
+		if (!entry->wanted && entry->pid == 0)
 			entry->database = InvalidOid;
 	}
 	LWLockRelease(&shared->lock);
-	blocked_database = InvalidOid;
-	return wanted;
+	return database;
 }
 
 void

@@ -45,7 +45,8 @@ extern bool status_wake(int64 query_id, uint64 *launch, int64 *request);
 extern void status_stop_query(int64 query_id);
 /* Asks every worker of a database and its supervisor to stop, waits, and keeps new ones away until status_unblock. */
 extern void status_block_database(Oid database);
-extern bool status_unblock_database(Oid database); /* true: it had, or wants, a supervisor */
+/* Lets one database in again that this process keeps blocked; InvalidOid: there is none. *wanted: it had, or wants, a supervisor. */
+extern Oid status_unblock_database(bool *wanted);
 /* Sleeps until something here changed, at most that long. Call status_prepare_wait before looking, status_end_wait at the end. */
 extern void status_prepare_wait(void);
 extern bool status_wait(long timeout_ms);

@@ -34,6 +34,14 @@ cmp_ok(time - $t, '<', 3, 'DROP DATABASE while a query runs');
 is(processes($node, 'worker'), 0, 'no worker is left');
 ok(wait_for(sub { processes($node, 'supervisor') == 0 }), 'no supervisor is left');
 
+# several at once
+database_with_query($_) for ('a', 'a2');
+$node->safe_psql('postgres', 'BEGIN; ALTER DATABASE a RENAME TO c; ALTER DATABASE a2 RENAME TO c2; COMMIT');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, $_), "two renamed in one transaction: the query in $_ goes on") for ('c', 'c2');
+$node->safe_psql('postgres', 'BEGIN; ALTER DATABASE c RENAME TO a; ALTER DATABASE c2 RENAME TO a2; ROLLBACK');
+ok(wait_for_sql($node, 'SELECT status, pid IS NOT NULL FROM stream.queries', 'running|t', 20, $_), "rolled back: the query in $_ goes on") for ('c', 'c2');
+$node->safe_psql('postgres', "DROP DATABASE $_") for ('c', 'c2');
+
 # no one else's business
 database_with_query('d');
 $node->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
