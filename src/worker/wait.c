@@ -12,8 +12,8 @@
 #include "util/wakeup.h"
 #include "worker/status.h"
 
-static int64
-earlier(int64 a, int64 b)
+int64
+wait_sooner(int64 a, int64 b)
 {
 	return a < 0 ? b : (b < 0 ? a : Min(a, b));
 }
@@ -27,14 +27,14 @@ wait_limit(QueryRuntime *rt, int64 last_trigger_mono)
 	ListCell *cell;
 
 	if (due != DT_NOEND)
-		limit = Max(due - clock_now(), 0);
+		limit = due > clock_now() ? due - clock_now() : 0; /* due may be as early as there is: nothing to subtract from */
 	foreach (cell, rt->readers)
 	{
 		SourceReader *reader = lfirst(cell);
 		int again = reader->ops->look_again_ms ? reader->ops->look_again_ms(reader) : -1;
 
 		if (again >= 0)
-			limit = earlier(limit, Max(last_trigger_mono + again * INT64CONST(1000) - now, 0));
+			limit = wait_sooner(limit, Max(last_trigger_mono + again * INT64CONST(1000) - now, 0));
 	}
 	return limit;
 }

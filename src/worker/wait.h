@@ -11,5 +11,7 @@ extern bool wait_for_news(QueryRuntime *rt, int64 timeout_us);
 extern void wait_for_time(int64 timeout_us);
 /* Microseconds until something is due without anybody telling: timers, limits, sources that cannot tell; -1: nothing. */
 extern int64 wait_limit(QueryRuntime *rt, int64 last_trigger_mono);
+/* Of two waits; -1: for ever. */
+extern int64 wait_sooner(int64 a, int64 b);
 
 #endif

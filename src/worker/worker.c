@@ -269,13 +269,6 @@ trigger_wait(Worker *w)
 	return wait < 0 ? -1 : Max(wait, w->last_trigger_mono + REST_US - clock_monotonic_us());
 }
 
-/* Of two waits, -1: for ever. */
-static int64
-sooner(int64 a, int64 b)
-{
-	return a < 0 ? b : (b < 0 ? a : Min(a, b));
-}
-
 /*
  * Without it autovacuum would not learn of what batches leave behind. Often enough, not more: microseconds until what is left must be reported, -1: nothing
  * is. Between transactions the server's own sense of time stands still.
@@ -297,7 +290,7 @@ static void
 worker_wait(Worker *w, int64 wait_us)
 {
 	int64 event_us = event_send_due(w->launch.query_id);
-	int64 limit = sooner(sooner(wait_us, event_us), statistics_report(w));
+	int64 limit = wait_sooner(wait_sooner(wait_us, event_us), statistics_report(w));
 
 	MemoryContextSwitchTo(w->step_context);
 	status_set_message(trigger_is_immediate(&w->query->trigger) ? "Waiting for data to arrive" : "Waiting for next trigger");
