@@ -223,6 +223,15 @@ scan_skip_gap(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int6
 	pfree(offsets);
 }
 
+/* What came before the socket was emptied would wake nobody. */
+static bool
+scan_pull_drained(KafkaScan *scan, KafkaPartition *partition)
+{
+	kafka_client_drain_socket(scan->reader->client);
+	scan->drained = true;
+	return kafka_window_pull(scan->reader, partition, PULL_MESSAGES, 0);
+}
+
 /* Nothing of the partition is here: let go of what has been read, take what has come, or wait for it. */
 static void
 scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 to)
@@ -235,17 +244,14 @@ scan_fetch(KafkaScan *scan, SourceScan *base, KafkaPartition *partition, int64 t
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (kafka_window_pull(reader, partition, PULL_MESSAGES, WAIT_FIRST_MS))
+		/* An error may have come while others looked. Its fetcher has stopped: nothing will follow it. */
+		if (partition->error || kafka_window_pull(reader, partition, PULL_MESSAGES, WAIT_FIRST_MS) || scan_pull_drained(scan, partition))
 		{
 			if (kafka_fetcher_out_of_range(partition))
 				scan_skip_gap(scan, base, partition, scan->to[scan->current]);
 			kafka_check_fetcher(reader, partition);
 			return;
 		}
-		kafka_client_drain_socket(reader->client);
-		scan->drained = true;
-		if (kafka_window_pull(reader, partition, PULL_MESSAGES, 0))
-			continue;
 		kafka_window_pass_markers(reader, partition);
 		if (partition->next >= to)
 			return;
