@@ -136,8 +136,8 @@ find_user(const char *name)
 
 	while (result == NULL && heap_scan_next(scan, ids, nulls) != NULL)
 	{
-		StreamQuery *query = query_load_by_id(DatumGetInt64(ids[0]), false);
-		int n = query->signature ? JB_ROOT_COUNT(query->signature) : 0;
+		StreamQuery *query = query_load_by_id(DatumGetInt64(ids[0]), true); /* NULL: dropped meanwhile */
+		int n = query && query->signature ? JB_ROOT_COUNT(query->signature) : 0;
 
 		for (int i = 0; i < n; i++)
 		{

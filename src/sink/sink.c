@@ -36,10 +36,10 @@ sink_shared_by(int64 query_id, SinkDef *def)
 
 	foreach (cell, query_ids())
 	{
-		StreamQuery *other = query_load_by_id(*(int64 *) lfirst(cell), false);
-		SinkDef *theirs = sink_def_load(other);
+		StreamQuery *other = query_load_by_id(*(int64 *) lfirst(cell), true); /* NULL: dropped meanwhile */
+		SinkDef *theirs = other ? sink_def_load(other) : NULL;
 
-		if (other->id != query_id && theirs->ops == def->ops && theirs->target && def->target && strcmp(theirs->target, def->target) == 0)
+		if (other && other->id != query_id && theirs->ops == def->ops && theirs->target && def->target && strcmp(theirs->target, def->target) == 0)
 			return other->name;
 	}
 	return NULL;
