@@ -12,6 +12,8 @@
 #include "commands/defrem.h"
 #include "format/format.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "util/clock.h"
 #include "util/json_build.h"
 #include "util/options.h"
@@ -21,6 +23,8 @@
 #define LOOK_AGAIN_MS 1000
 #define READ_SIZE 65536
 #define MAX_LINE (64 * 1024 * 1024)
+#define HOLD_BYTES (16 * 1024 * 1024) /* of lines no batch has committed yet; more is left to wait in the network */
+#define CONNECT_MS 5000
 
 typedef struct SocketOptions
 {
@@ -40,6 +44,7 @@ typedef struct SocketReader
 	StringInfoData partial;		/* what came after the last line end */
 	int64 first;				/* number of lines before lines[0] */
 	List *lines;				/* StringInfo, oldest first */
+	int64 held;					/* bytes of them */
 } SocketReader;
 
 static const OptionDef socket_option_defs[] = {
@@ -79,29 +84,86 @@ socket_disconnect(void *arg)
 	reader->fd = -1;
 }
 
+typedef struct Address
+{
+	int family, kind, protocol;
+	struct sockaddr_storage where;
+	socklen_t length;
+} Address;
+
+/* In memory that an error frees as well. */
+static List *
+addresses_find(SocketOptions *options)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
+	List *addresses = NIL;
+
+	if (getaddrinfo(options->host, psprintf(INT64_FORMAT, options->port), &hints, &found) != 0)
+		return NIL;
+	for (struct addrinfo *a = found; a != NULL; a = a->ai_next)
+	{
+		Address *address = palloc(sizeof(Address));
+
+		address->family = a->ai_family;
+		address->kind = a->ai_socktype;
+		address->protocol = a->ai_protocol;
+		address->length = a->ai_addrlen;
+		memcpy(&address->where, a->ai_addr, a->ai_addrlen);
+		addresses = lappend(addresses, address);
+	}
+	freeaddrinfo(found);
+	return addresses;
+}
+
+/* An attempt is under way: waits for its end, with interrupts served. */
+static bool
+connect_succeeds(int fd)
+{
+	int64 until = clock_monotonic_us() + CONNECT_MS * INT64CONST(1000), left;
+	int error = 0;
+	socklen_t length = sizeof(error);
+
+	while ((left = until - clock_monotonic_us()) > 0)
+	{
+		int events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_WRITEABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, fd, left / 1000 + 1, PG_WAIT_EXTENSION);
+
+		if (events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (events & WL_SOCKET_WRITEABLE)
+			return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+	}
+	return false;
+}
+
+static void
+address_try(SocketReader *reader, Address *a)
+{
+	reader->fd = socket(a->family, a->kind, a->protocol);
+	if (reader->fd < 0)
+		return;
+	if (!pg_set_noblock(reader->fd))
+		ereport(ERROR, (errcode_for_socket_access(), errmsg("could not set socket of source %s to nonblocking mode: %m", reader->base.def->name)));
+	if (connect(reader->fd, (struct sockaddr *) &a->where, a->length) != 0 && (errno != EINPROGRESS || !connect_succeeds(reader->fd)))
+		socket_disconnect(reader);
+}
+
 static void
 socket_connect(SocketReader *reader)
 {
 	SocketOptions *options = reader->base.def->options;
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *addresses;
-	int rc = getaddrinfo(options->host, psprintf(INT64_FORMAT, options->port), &hints, &addresses);
+	List *addresses = addresses_find(options);
+	ListCell *lc;
 
-	for (struct addrinfo *a = rc == 0 ? addresses : NULL; a != NULL && reader->fd < 0; a = a->ai_next)
-	{
-		reader->fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-		if (reader->fd >= 0 && connect(reader->fd, a->ai_addr, a->ai_addrlen) != 0)
-			socket_disconnect(reader);
-	}
-	if (rc == 0)
-		freeaddrinfo(addresses);
+	foreach (lc, addresses)
+		if (reader->fd < 0)
+			address_try(reader, lfirst(lc));
 	if (reader->fd < 0 && reader->at_end)
 		return; /* nobody there again yet */
 	reader->at_end = false;
 	if (reader->fd < 0)
 		ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION), errmsg("source %s cannot connect to %s port " INT64_FORMAT, reader->base.def->name,
 																	  options->host, options->port)));
-	if (!pg_set_noblock(reader->fd))
-		ereport(ERROR, (errcode_for_socket_access(), errmsg("could not set socket of source %s to nonblocking mode: %m", reader->base.def->name)));
 }
 
 static void
@@ -113,10 +175,11 @@ line_complete(SocketReader *reader)
 	if (line->len > 0 && line->data[line->len - 1] == '\r')
 		line->data[--line->len] = '\0';
 	reader->lines = lappend(reader->lines, line);
+	reader->held += line->len;
 	resetStringInfo(&reader->partial);
 }
 
-/* Takes what has arrived, without waiting. */
+/* Takes what has arrived, without waiting, as far as there is room. */
 static void
 socket_receive(SocketReader *reader)
 {
@@ -130,7 +193,7 @@ socket_receive(SocketReader *reader)
 		reader->connected_at = clock_monotonic_us();
 	}
 	old = MemoryContextSwitchTo(reader->lines_context);
-	while (reader->fd >= 0 && (n = recv(reader->fd, buf, sizeof(buf), 0)) != 0)
+	while (reader->fd >= 0 && reader->held < HOLD_BYTES && (n = recv(reader->fd, buf, sizeof(buf), 0)) != 0)
 	{
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -146,7 +209,7 @@ socket_receive(SocketReader *reader)
 		if (reader->partial.len > MAX_LINE)
 			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("line of source %s is longer than %d bytes", reader->base.def->name, MAX_LINE)));
 	}
-	if (reader->fd >= 0 && n == 0)
+	if (n == 0)
 	{
 		if (reader->partial.len > 0)
 			line_complete(reader);
@@ -332,6 +395,7 @@ socket_acknowledge(SourceReader *base, Position *upto)
 	{
 		StringInfo line = list_nth(reader->lines, i);
 
+		reader->held -= line->len;
 		pfree(line->data);
 		pfree(line);
 	}
@@ -342,7 +406,9 @@ socket_acknowledge(SourceReader *base, Position *upto)
 static pgsocket
 socket_wake_socket(SourceReader *base)
 {
-	return ((SocketReader *) base)->fd >= 0 ? ((SocketReader *) base)->fd : PGINVALID_SOCKET;
+	SocketReader *reader = (SocketReader *) base;
+
+	return reader->fd >= 0 && reader->held < HOLD_BYTES ? reader->fd : PGINVALID_SOCKET;
 }
 
 static int

@@ -80,5 +80,34 @@ for my $wrong ([ q{SELECT * FROM doc}, qr/can only be read by a streaming query/
 	my (undef, undef, $error) = $node->psql('postgres', $wrong->[0]);
 	like($error, $wrong->[1], "refused: $wrong->[0]");
 }
+
+# A server that never stops sending: batches are made of what fits, the rest waits, and a stop is heard.
+create_query($node, 'flood', 'SELECT count(*) AS n, max(length(value)) AS width FROM line', q{'complete', options => '{"max_rows_per_batch": 1000}'});
+my $flood = accepted();
+my $sender = fork();
+if ($sender == 0)
+{
+	my $chunk = ('x' x 999 . "\n") x 1000;
+	$SIG{PIPE} = 'DEFAULT';
+	1 while print $flood $chunk;
+	require POSIX;
+	POSIX::_exit(0);
+}
+close($flood);
+ok(wait_for_sql($node, 'SELECT max(n) >= 3000 FROM flood_out', 't'), 'batches go on while lines keep coming');
+my $memory = sub { my ($kb) = slurp_file('/proc/' . worker_pid($node, 'flood') . '/status') =~ /RssAnon:\s+(\d+)/; return $kb; };
+select(undef, undef, undef, 1);
+cmp_ok($memory->(), '<', 150_000, 'and what waits does not wait in memory') if -e '/proc/self/status';
+$node->safe_psql('postgres', q{SELECT stream.drop_query('flood')});
+kill 'KILL', $sender;
+waitpid($sender, 0);
+
+# A server that does not answer: the attempt does not outlast a stop.
+$node->safe_psql('postgres', q{SELECT stream.create_source('nobody', 'socket', 'value text', '{"host": "192.0.2.1", "port": 9}')});
+create_query($node, 'nobody', 'SELECT value FROM nobody');
+ok(wait_for_sql($node, q{SELECT count(*) FROM stream.queries WHERE name = 'nobody' AND status IN ('running', 'restarting')}, '1'), 'tried');
+my $asked = time;
+$node->safe_psql('postgres', q{SELECT stream.drop_query('nobody')});
+cmp_ok(time - $asked, '<', 8, 'and stopped at once');
 $node->stop;
 done_testing();
