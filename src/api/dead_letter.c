@@ -106,7 +106,7 @@ stream_replay_dead_letters(PG_FUNCTION_ARGS)
 	int64 asked;
 
 	query_owner_begin(query, &scope);
-	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	plan = plan_compile(query, query_view_tree(query));
 	query_owner_end(&scope);
 	asked = PG_ARGISNULL(1) ? replay_all(query, plan) : replay_named(query, plan, PG_GETARG_ARRAYTYPE_P(1));
 	if (asked > 0)

@@ -136,7 +136,7 @@ check_limits(StreamQuery *query)
 static StreamPlan *
 query_check(StreamQuery *query, Query *tree, bool new_aggregates)
 {
-	StreamPlan *plan = plan_compile(copyObject(tree), query->text, query->output_mode, &query->options, NULL);
+	StreamPlan *plan = plan_compile(query, copyObject(tree));
 	SinkDef *def = sink_def_load(query);
 	Sink *sink;
 	ListCell *lc;
@@ -342,7 +342,7 @@ stream_alter_query(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 	{
 		if (new_aggregates)
-			saved = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+			saved = plan_compile(query, query_view_tree(query));
 		query->text = text_to_cstring(PG_GETARG_TEXT_PP(1));
 		tree = query_text_analyze(query->text);
 	}
@@ -445,7 +445,7 @@ stream_reset_query(PG_FUNCTION_ARGS)
 	query->signature = NULL;
 	query_options_read(query);
 	query_owner_begin(query, &scope);
-	query->signature = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL)->signature;
+	query->signature = plan_compile(query, query_view_tree(query))->signature;
 	query_owner_end(&scope);
 	query->starts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
 	query->incarnation++;
@@ -468,7 +468,7 @@ stream_explain_query(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	query_owner_begin(query, &scope);
-	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	plan = plan_compile(query, query_view_tree(query));
 	def = sink_def_load(query);
 	plan_stages(plan, def->ops->open(def, &plan->shape));
 	lines = lcons(psprintf("Sink %s, %s mode", def->ops->describe(def), output_mode_name(query->output_mode)), plan_explain(plan));

@@ -155,7 +155,7 @@ target_rewind(StreamQuery *query, int64 batch_id)
 
 	if (def->ops->rewind == NULL)
 		return;
-	plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	plan = plan_compile(query, query_view_tree(query));
 	if (def->ops == &table_sink && plan->shape.mode != OUTPUT_COMPLETE && !plan->shape.aggregated)
 		target_check_own(query, def);
 	def->ops->rewind(def, &plan->shape, batch_id);
@@ -174,7 +174,7 @@ sink_skip(StreamQuery *query, int64 batch_id)
 static void
 rewind_check_sources(StreamQuery *query)
 {
-	StreamPlan *plan = plan_compile(query_view_tree(query), query->text, query->output_mode, &query->options, NULL);
+	StreamPlan *plan = plan_compile(query, query_view_tree(query));
 	ListCell *lc;
 
 	foreach (lc, plan->sources)

@@ -50,8 +50,7 @@ reader_begin(StateReader *reader, FunctionCallInfo fcinfo)
 	reader->row_context = AllocSetContextCreate(CurrentMemoryContext, "stream state reader row", ALLOCSET_DEFAULT_SIZES);
 
 	query_owner_begin(reader->query, &reader->scope);
-	reader->plan = plan_compile(query_view_tree(reader->query), reader->query->text, reader->query->output_mode,
-								&reader->query->options, NULL);
+	reader->plan = plan_compile(reader->query, query_view_tree(reader->query));
 }
 
 static OperatorSpec *

@@ -199,7 +199,7 @@ runtime_compile(QueryRuntime *rt)
 	/* The tree the plan is cut from, and what else comes up: it goes with the plan, which is made anew whenever somebody analyzes a table. */
 	MemoryContext work = AllocSetContextCreate(CurTransactionContext, "stream_ext compile", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(work);
-	StreamPlan *plan = plan_compile(query_view_tree(rt->query), rt->query->text, rt->query->output_mode, &rt->query->options, NULL);
+	StreamPlan *plan = plan_compile(rt->query, query_view_tree(rt->query));
 	SinkDef *def;
 
 	MemoryContextSetParent(plan->context, rt->context);

@@ -21,7 +21,7 @@
 int
 check_position(Compile *c, int location)
 {
-	if (c->source_text == NULL || location < 0 || location > (int) strlen(c->source_text))
+	if (location < 0 || location > (int) strlen(c->source_text))
 		return 0;
 	internalerrquery(c->source_text);
 	return internalerrposition(pg_mbstrlen_with_len(c->source_text, location) + 1);

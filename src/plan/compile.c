@@ -81,18 +81,18 @@ check_operators(StreamPlan *plan)
 }
 
 StreamPlan *
-plan_compile(Query *query, const char *source_text, OutputMode mode, const QueryOptions *options, Sink *sink)
+plan_compile(const StreamQuery *query, Query *tree)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream plan", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	StreamPlan *plan = palloc0(sizeof(StreamPlan));
-	Compile c = {.plan = plan, .source_text = source_text, .mode = mode, .options = options};
+	Compile c = {.plan = plan, .source_text = query->text, .mode = query->output_mode, .options = &query->options};
 	Level top = {NULL, NULL};
 
 	plan->context = context;
-	plan->parallelism = options ? query_parallelism(options) : 1;
-	plan->source_text = source_text ? pstrdup(source_text) : NULL;
-	top.query = prepare_query(&c, query);
+	plan->parallelism = query_parallelism(&query->options);
+	plan->source_text = pstrdup(query->text);
+	top.query = prepare_query(&c, tree);
 	plan->analyzed = copyObject(top.query);
 	check_query(&c, top.query);
 	cut_query(&c, &top);
@@ -105,8 +105,6 @@ plan_compile(Query *query, const char *source_text, OutputMode mode, const Query
 	plan->signature = signature_combine(plan->operators);
 	note_watermarks(plan);
 	notice_collect(&c, &top);
-	if (sink)
-		plan_stages(plan, sink);
 	MemoryContextSwitchTo(old);
 	return plan;
 }

@@ -100,7 +100,7 @@ static void
 set_within(Distinct *d)
 {
 	d->spec->within = -1;
-	if (!d->c->options || !d->c->options->dedup_within_watermark || d->c->mode == OUTPUT_COMPLETE)
+	if (!d->c->options->dedup_within_watermark || d->c->mode == OUTPUT_COMPLETE)
 		return;
 	if (d->event_column == NULL)
 		ereport(ERROR, (errcode(REFUSE), errmsg("option dedup_within_watermark needs a source with a watermark"),

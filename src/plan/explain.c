@@ -211,7 +211,7 @@ describe_stage_plan(StreamPlan *plan, PlannedStmt *planned)
 	es->format = EXPLAIN_FORMAT_TEXT;
 	es->costs = false;
 	es->verbose = false;
-	desc = CreateQueryDesc(planned, plan->source_text ? plan->source_text : "", GetActiveSnapshot(), InvalidSnapshot,
+	desc = CreateQueryDesc(planned, plan->source_text, GetActiveSnapshot(), InvalidSnapshot,
 						   None_Receiver, NULL, explain_environment(plan), 0);
 	ExecutorStart(desc, EXEC_FLAG_EXPLAIN_ONLY);
 	ExplainBeginOutput(es);

@@ -88,7 +88,7 @@ hop_move_last(Compile *c, Level *level, List **ordered, List *calls)
 	Lineage lineage;
 	ListCell *lc;
 
-	if (c->options && c->options->whole_windows)
+	if (c->options->whole_windows)
 		return NULL;
 	foreach (lc, *ordered)
 	{

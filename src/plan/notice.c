@@ -51,7 +51,7 @@ notice_collect(Compile *c, Level *final)
 	note_unbounded_state(c->plan);
 	if (c->mode == OUTPUT_UPDATE && !c->plan->shape.retracts && shape_filters_groups(c, final))
 		add_notice(c->plan, "groups that stop satisfying the condition on their aggregates keep their last row in the target");
-	if (c->options && c->options->parallelism > 1)
+	if (c->options->parallelism > 1)
 		parallel_note_sources(c->plan);
 	if (c->hidden_keys)
 		add_notice(c->plan, psprintf("groups that differ only in %s, which the SELECT list does not show, replace each other in the target", c->hidden_keys));

@@ -44,18 +44,18 @@ typedef struct StreamPlan
 	bool uses_watermark;  /* any operator with has_watermark, or current_watermark() */
 	Jsonb *signature;	  /* array of the operators' signatures */
 	List *relations;	  /* oid list: everything the plan depends on (sources, tables, view, target) */
-	char *source_text;	  /* the query as written, or NULL; for positions in messages */
+	char *source_text;	  /* the query as written; for positions in messages */
 	struct PlanWatch *watch;
 	List *notices;		  /* char *: to be raised as NOTICE at create (unbounded state, …) */
 } StreamPlan;
 
 /*
- * Compiles the Query of the view (or of query text analysed before) under the current user, search_path and snapshot.
- * sink may be NULL (checks only). Allocates in a new context below CurrentMemoryContext. All refusals are ereports with position.
+ * Compiles the tree, which is the query's view or its text analysed, and is taken apart; under the current user, search_path and snapshot.
+ * Allocates in a new context below CurrentMemoryContext. All refusals are ereports with position.
  */
-extern StreamPlan *plan_compile(Query *query, const char *source_text, OutputMode mode, const QueryOptions *options, Sink *sink);
+extern StreamPlan *plan_compile(const StreamQuery *query, Query *tree);
 
-/* Second half: wraps the last stage for the sink and plans all stages. Called by plan_compile when sink is given. */
+/* Second half: wraps the last stage for the sink and plans all stages. */
 extern void plan_stages(StreamPlan *plan, Sink *sink);
 
 /* The plan for that many rows of what the stage reads, made now or kept; -1: nobody knows how many. */

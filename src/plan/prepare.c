@@ -43,7 +43,7 @@ watermark_override(Compile *c, SourceDef *def)
 {
 	char *text;
 
-	if (c->options == NULL || c->options->watermarks == NULL)
+	if (c->options->watermarks == NULL)
 		return NULL;
 	text = jsonb_get_text(c->options->watermarks, def->name);
 	return text ? text : jsonb_get_text(c->options->watermarks, get_rel_name(def->relid));
@@ -93,7 +93,7 @@ check_watermark_names(Compile *c)
 	JsonbIteratorToken token;
 	JsonbValue name;
 
-	if (c->options == NULL || c->options->watermarks == NULL)
+	if (c->options->watermarks == NULL)
 		return;
 	if (!JB_ROOT_IS_OBJECT(c->options->watermarks))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("option watermarks must be a JSON object"),
