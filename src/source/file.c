@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "util/clock.h"
 #include "util/heap.h"
 #include "util/json_build.h"
@@ -24,6 +25,7 @@
 #include "utils/timestamp.h"
 
 #define LOOK_AGAIN_MS 1000
+#define CLEAN_AGAIN 10000 /* files before the first batch of a process: the one before may have ended between a batch and its cleaning */
 
 typedef struct FileReader
 {
@@ -35,7 +37,7 @@ typedef struct FileReader
 	FileEntry *seen;	 /* in order: seen[n - 1] */
 	HTAB *by_path;
 	TimestampTz newest;
-	int64 cleaned_upto;
+	int64 cleaned_upto;	 /* number of files; -1: where this process began is not known yet */
 } FileReader;
 
 static const OptionDef file_option_defs[] = {
@@ -323,6 +325,7 @@ file_open(SourceDef *def)
 	reader->base.ops = &file_source;
 	reader->base.def = def;
 	reader->base.context = CurrentMemoryContext;
+	reader->cleaned_upto = -1;
 	reader->seen_context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext seen files", ALLOCSET_DEFAULT_SIZES);
 	file_check_access(def);
 	return &reader->base;
@@ -360,6 +363,8 @@ file_scan_begin(SourceScan *scan)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("list of files of source %s ends before the batch does", reader->base.def->name),
 						errdetail("The batch reads up to file " INT64_FORMAT " of the query's list, stream.seen_file has " INT64_FORMAT ".", upto, reader->nseen),
 						errhint("Start afresh with stream.reset_query.")));
+	if (reader->cleaned_upto < 0)
+		reader->cleaned_upto = Max(source_position_n(scan->from) - CLEAN_AGAIN, 0);
 	for (int64 n = source_position_n(scan->from); n < upto; n++)
 		state->files = lappend(state->files, &reader->seen[n]);
 }
@@ -409,7 +414,7 @@ file_scan_end(SourceScan *scan)
 
 /* ---- afterwards ---- */
 
-/* The batch is committed: files may go. A crash before this leaves them; they are not read again all the same. */
+/* The batch is committed: files may go. A crash before this leaves them, for the next process; they are not read again all the same. */
 static void
 file_acknowledge(SourceReader *base, Position *upto)
 {
@@ -417,8 +422,11 @@ file_acknowledge(SourceReader *base, Position *upto)
 	int64 n = source_position_n(upto);
 
 	if (strcmp(((FileOptions *) base->def->options)->clean_source, "off") != 0)
-		for (int64 i = Max(reader->cleaned_upto, n - 10000); i < n && i < reader->nseen; i++)
+		for (int64 i = Max(reader->cleaned_upto, 0); i < n && i < reader->nseen; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
 			file_clean(base->def, &reader->seen[i]);
+		}
 	reader->cleaned_upto = n;
 }
 

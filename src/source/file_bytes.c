@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "miscadmin.h"
 #include "storage/fd.h"
 #include "util/server_path.h"
 #include "utils/memutils.h"
@@ -100,6 +101,7 @@ file_read(FileBytes *bytes, void *buf, size_t size)
 {
 	size_t want = (size_t) Min((int64) size, bytes->left), done = 0;
 
+	CHECK_FOR_INTERRUPTS(); /* a gzip file may be full of members that hold nothing */
 	while (done < want)
 	{
 		ssize_t n = read(bytes->fd, (char *) buf + done, want - done);

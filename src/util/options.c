@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #define USECS_PER_31_DAYS (INT64CONST(31) * USECS_PER_DAY)
+#define LENGTH_MAX (PG_INT64_MAX / 4 * 3) /* added to a time of our days it does not overflow */
 
 static const OptionDef *
 option_find(const OptionDef *defs, const char *name)
@@ -72,7 +73,7 @@ options_interval_length(const Interval *interval, const char *what)
 {
 	int128 us = (int128) interval->time + (int128) interval->day * USECS_PER_DAY + (int128) interval->month * USECS_PER_31_DAYS;
 
-	if (us > PG_INT64_MAX || us < PG_INT64_MIN)
+	if (us > LENGTH_MAX || us < -LENGTH_MAX)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("%s is out of range: \"%s\"", what, DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval))))));
 	return (int64) us;

@@ -247,6 +247,13 @@ CALL run('cd ' || :'dir' || ' && echo ''{"id": 100}'' > clean/a.json && echo ''{
 CALL stream.process_all_available('cleaned');
 SELECT pg_ls_dir(:'dir' || '/clean');
 CALL run('rm ' || :'dir' || '/clean/a.json');
+-- However many a batch reads.
+CALL run('mkdir ' || :'dir' || '/many && cd ' || :'dir' || '/many && echo ''{"id": 1}'' > one && perl -e ''link "one", "$_.json" for 1..10010'' && rm one');
+SELECT source('many', 'many', 'id int', '{"clean_source": "delete"}');
+SELECT query('many', 'SELECT id FROM many');
+CALL stream.process_all_available('many');
+SELECT count(*), sum(id) FROM many_out;
+SELECT count(*) FROM pg_ls_dir(:'dir' || '/many');
 SELECT source('archived', 'clean/*.json', 'id int', jsonb_build_object('clean_source', 'archive', 'archive_dir', :'dir' || '/archive'));
 SELECT query('archived', 'SELECT id FROM archived');
 CALL run('cd ' || :'dir' || ' && cp order/a.json order/b.json clean && echo old > archive/a.json');
