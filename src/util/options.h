@@ -41,7 +41,7 @@ extern char *option_list_get(List *options, const char *name);
 /* "a, b, c": the names in the table, for error hints. */
 extern char *options_names(const OptionDef *defs);
 
-/* Interval value or text → microseconds by the 31-day rule; out of range and garbage are 22023/22007. */
+/* Interval value or text → microseconds by the 31-day rule, such that a time of our days can be added; out of range and garbage are 22023/22007. */
 extern int64 options_interval_length(const Interval *interval, const char *what);
 extern int64 options_interval_us(const char *text, const char *what);
 

@@ -198,6 +198,7 @@ SELECT k, n FROM custom_out WHERE k = 1 ORDER BY n;
 -- Waiting for one that is stopped, as long as one may.
 SELECT stream.await_termination('custom', '170000 years'), stream.await_termination('custom', '0');
 SELECT stream.await_termination('custom', '178000000 years');
+SELECT stream.await_termination('custom', '230000 years'); -- no time of our days could be added
 SELECT stream.await_termination('custom', '-1 second');
 
 SELECT count(stream.drop_query(name)) FROM stream.queries;

@@ -53,6 +53,16 @@ SELECT stream.alter_query('tr_rt', trigger => stream.available_now());
 SELECT stream.drop_query('tr_rt');
 DROP TABLE tr_rt_out;
 
+-- Lengths that, added to a time of our days, would not fit: refused wherever an interval is given
+\pset format unaligned
+\pset tuples_only on
+SELECT tr_make('SELECT v FROM tr_in', 'append', stream.processing_time('84000000 days'));
+SELECT stream.create_query('tr_q', 'SELECT v FROM tr_in', stream.to_memory(), options => '{"idle_timeout": "230000 years"}');
+SELECT stream.create_source('tr_far', 'table', options => '{"table": "tr_in_t"}', event_time => 'at', watermark_delay => '230000 years');
+SELECT tr_make('SELECT v FROM tr_in', 'append', stream.processing_time('63000000 days'));
+\pset tuples_only off
+\pset format aligned
+
 -- once: one batch, whatever the limits say
 SELECT stream.create_query('tr_once', 'SELECT v FROM tr_in', stream.to_table('tr_once_out'), trigger => stream.once(), options => '{"max_rows_per_batch": 1, "min_rows_per_batch": 100}', start => false);
 CALL stream.run_batch('tr_once', NULL);
