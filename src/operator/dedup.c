@@ -4,6 +4,7 @@
  */
 #include "operator/operator.h"
 
+#include "common/int.h"
 #include "executor/executor.h"
 #include "operator/row_group.h"
 #include "utils/memutils.h"
@@ -104,7 +105,7 @@ dedup_expiry(DedupSpec *spec, TupleTableSlot *slot)
 	if (spec->within >= 0 && spec->event_time > 0)
 	{
 		at = DatumGetTimestampTz(slot->tts_values[spec->event_time - 1]);
-		return TIMESTAMP_NOT_FINITE(at) ? at : at + spec->within;
+		return TIMESTAMP_NOT_FINITE(at) ? at : pg_add_s64_overflow(at, spec->within, &at) ? DT_NOEND : at;
 	}
 	if (spec->key_closes > 0 && !slot->tts_isnull[spec->key_closes - 1])
 		return DatumGetTimestampTz(slot->tts_values[spec->key_closes - 1]);

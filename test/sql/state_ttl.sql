@@ -57,3 +57,15 @@ CALL at('31', NULL);
 CALL stream.process_all_available('in_memory');
 SELECT state_rows FROM stream.queries WHERE name = 'in_memory';
 SELECT num_input_rows FROM stream.progress WHERE query = 'in_memory' ORDER BY batch_id DESC LIMIT 1;
+
+-- Keys of DISTINCT within the watermark at the end of time: for as long as there could be is as long as there is
+CREATE TABLE far_t (k text, v int, at timestamptz);
+SELECT stream.create_source('far', 'table', options => '{"table": "far_t"}', event_time => 'at', watermark_delay => '10 days');
+SELECT stream.create_query('far', 'SELECT DISTINCT ON (k) k, v FROM far', stream.to_table('far_out', '{"batch_id_column": null}'), start => false, options => '{"dedup_within_watermark": true}') > 0 AS made;
+INSERT INTO far_t VALUES ('a', 1, '2026-03-01'), ('z', 2, '294276-12-31 23:59:59');
+CALL stream.process_all_available('far');
+INSERT INTO far_t VALUES ('z', 3, '294276-12-31 23:59:59');
+CALL stream.process_all_available('far');
+INSERT INTO far_t VALUES ('z', 4, '294276-12-31 23:59:59');
+CALL stream.process_all_available('far');
+SELECT * FROM far_out ORDER BY k;
