@@ -88,7 +88,7 @@ query_options_read(StreamQuery *query)
 	options->late_rows = "drop";
 	options->state_provider = "memory";
 	options->min_batches_to_retain = 100;
-	options->max_retries = 5;
+	options->max_retries = DEFAULT_MAX_RETRIES;
 	options->max_bad_rows_per_batch = -1;
 	options->idle_timeout = -1;
 	options_parse_jsonb(query_option_defs, query->options_json, options, psprintf("query \"%s\"", query->name));

@@ -26,6 +26,8 @@ typedef struct TriggerDef
 	int64 period; /* microseconds */
 } TriggerDef;
 
+#define DEFAULT_MAX_RETRIES 5
+
 typedef struct QueryOptions
 {
 	int64 max_rows_per_batch; /* 0: none */

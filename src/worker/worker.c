@@ -32,7 +32,6 @@
 #include "worker/wait.h"
 #include "worker/worker.h"
 
-#define DEFAULT_MAX_RETRIES 5
 #define REST_US (10 * INT64CONST(1000))
 #define RECORD_AGAIN_US INT64CONST(1000000)
 #define RECORD_ATTEMPTS 10
