@@ -210,7 +210,7 @@ COMMENT ON TABLE stream.replay_entry IS 'dead letters asked to come again';
 COMMENT ON COLUMN stream.replay_entry.batch_id IS 'the batch that took it, NULL: waiting; kept as long as that batch could come again after a rewind';
 
 /*
- * State: chunks of packed entries (state/memory.c has the layout). Chunks stay in the heap page up to 8 kB; longer ones go out of line, uncompressed.
+ * State: chunks of packed entries (src/state/changelog.h has the layout). Chunks stay in the heap page up to 8 kB; longer ones go out of line, uncompressed.
  */
 CREATE TABLE stream.state_change (
     query_id    bigint NOT NULL,
