@@ -1,7 +1,8 @@
 /*
  * bound.c: what a join's condition says about time: until when a row of one side can still find a match on the other.
- * From `a.ts <= b.ts + '5 s'` no b older than a.ts - 5 s matches a: once the watermark has passed what such a b needs, a may go. All sums are made
- * generous where the calendar blurs them (months, days across a change of the clock): a row kept too long costs memory, one dropped too early a match.
+ * From `a.ts <= b.ts + '5 s'`, or `a.ts - b.ts <= '5 s'`, no b older than a.ts - 5 s matches a: once the watermark has passed what such a b
+ * needs, a may go. All sums are made generous where the calendar blurs them (months, days across a change of the clock): a row kept too long
+ * costs memory, one dropped too early a match.
  */
 #include "plan/internal.h"
 
@@ -29,17 +30,28 @@ typedef struct Shifted
 
 /* ---- sums ---- */
 
-static bool
-interval_range(Node *expr, bool tz, bool negative, int64 *least, int64 *most)
+/* NULL: not a constant, or longer than sums are safe for. */
+static Interval *
+constant_interval(Node *expr)
 {
 	Node *folded = eval_const_expressions(NULL, copyObject(expr));
 	Interval *interval;
-	int64 low, high, fixed;
 
 	if (!IsA(folded, Const) || ((Const *) folded)->constisnull)
-		return false;
+		return NULL;
 	interval = DatumGetIntervalP(((Const *) folded)->constvalue);
 	if (fabs((double) interval->time) + fabs((double) interval->day) * USECS_PER_DAY + fabs((double) interval->month) * 31 * USECS_PER_DAY > LONGEST_SHIFT)
+		return NULL;
+	return interval;
+}
+
+static bool
+interval_range(Node *expr, bool tz, bool negative, int64 *least, int64 *most)
+{
+	Interval *interval = constant_interval(expr);
+	int64 low, high, fixed;
+
+	if (interval == NULL)
 		return false;
 	fixed = interval->time + interval->day * USECS_PER_DAY;
 	low = fixed + interval->month * (interval->month > 0 ? 28 : 31) * USECS_PER_DAY;
@@ -101,12 +113,53 @@ as_type(Expr *at, Oid type)
 
 /* ---- conditions ---- */
 
-/* earlier <= later, or earlier < later */
+/* earlier + shift microseconds <= later, or < */
 typedef struct Comparison
 {
 	Node *earlier, *later;
+	int64 shift;
 	bool inclusive;
 } Comparison;
+
+/* A difference of two timestamps, which counts days of 24 hours whatever the clock does; intervals compare with months of 30. */
+static OpExpr *
+as_difference(Node *expr)
+{
+	OpExpr *op = (OpExpr *) expr;
+	Oid function;
+
+	if (!IsA(expr, OpExpr) || list_length(op->args) != 2)
+		return NULL;
+	function = OidIsValid(op->opfuncid) ? op->opfuncid : get_opcode(op->opno);
+	return function == F_TIMESTAMPTZ_MI || function == F_TIMESTAMP_MI ? op : NULL;
+}
+
+static bool
+constant_microseconds(Node *expr, int64 *us)
+{
+	Interval *interval = constant_interval(expr);
+
+	if (interval == NULL)
+		return false;
+	*us = interval->time + ((int64) interval->month * DAYS_PER_MONTH + interval->day) * USECS_PER_DAY;
+	return true;
+}
+
+/* x - y <= i says x - i <= y; i <= x - y says y + i <= x. */
+static bool
+read_difference(Comparison *compared)
+{
+	OpExpr *difference;
+	int64 us;
+
+	if ((difference = as_difference(compared->earlier)) != NULL && constant_microseconds(compared->later, &us))
+		*compared = (Comparison){linitial(difference->args), lsecond(difference->args), -us, compared->inclusive};
+	else if ((difference = as_difference(compared->later)) != NULL && constant_microseconds(compared->earlier, &us))
+		*compared = (Comparison){lsecond(difference->args), linitial(difference->args), us, compared->inclusive};
+	else
+		return false;
+	return true;
+}
 
 static bool
 read_comparison(Node *condition, Comparison *result)
@@ -118,16 +171,16 @@ read_comparison(Node *condition, Comparison *result)
 	if (!IsA(condition, OpExpr) || list_length(op->args) != 2)
 		return false;
 	type = exprType(linitial(op->args));
-	if ((type != TIMESTAMPTZOID && type != TIMESTAMPOID) || exprType(lsecond(op->args)) != type)
+	if ((type != TIMESTAMPTZOID && type != TIMESTAMPOID && type != INTERVALOID) || exprType(lsecond(op->args)) != type)
 		return false;
 	strategy = get_op_opfamily_strategy(op->opno, lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf);
 	if (strategy == BTLessStrategyNumber || strategy == BTLessEqualStrategyNumber)
-		*result = (Comparison){linitial(op->args), lsecond(op->args), strategy == BTLessEqualStrategyNumber};
+		*result = (Comparison){linitial(op->args), lsecond(op->args), 0, strategy == BTLessEqualStrategyNumber};
 	else if (strategy == BTGreaterStrategyNumber || strategy == BTGreaterEqualStrategyNumber)
-		*result = (Comparison){lsecond(op->args), linitial(op->args), strategy == BTGreaterEqualStrategyNumber};
+		*result = (Comparison){lsecond(op->args), linitial(op->args), 0, strategy == BTGreaterEqualStrategyNumber};
 	else
 		return false;
-	return true;
+	return type != INTERVALOID || read_difference(result);
 }
 
 /* From one condition: how long rows of `side` can find a match, by the event time of the other side. */
@@ -143,6 +196,7 @@ bound_from_condition(Compile *c, Level *level, Node *condition, Bitmapset *side,
 	if (!read_comparison(condition, &compared) || !tree_is_over(compared.earlier, other) || !tree_is_over(compared.later, side))
 		return NULL;
 	far = peel(compared.earlier);
+	far.least += compared.shift;
 	lineage = lineage_of(c, level, far.base);
 	if (lineage.kind != LINEAGE_INSTANT || !lineage.has_watermark)
 		return NULL;

@@ -275,6 +275,7 @@ check_from(Compile *c, Query *query)
 typedef struct SublinkContext
 {
 	Compile *c;
+	bool beside_stream; /* the level's own FROM has one */
 	bool negated;
 } SublinkContext;
 
@@ -287,6 +288,11 @@ refuse_sublink(SublinkContext *context, SubLink *sublink)
 		ereport(ERROR, (errcode(REFUSE), errmsg("NOT EXISTS and NOT IN between streams are not supported"),
 						errdetail("That a row has no match is known only when the stream has ended."),
 						errhint("Use a LEFT JOIN with a time range and keep the rows without a match."), check_position(context->c, location)));
+	if ((sublink->subLinkType == EXISTS_SUBLINK || sublink->subLinkType == ANY_SUBLINK) && !context->beside_stream)
+		ereport(ERROR, (errcode(REFUSE), errmsg("EXISTS and IN over a stream need a stream in the FROM clause beside them"),
+						errdetail("A table is read again with every batch: its rows would come out again with every match."),
+						errhint("Join the stream with the table, and keep the first match of each row with SELECT DISTINCT."),
+						check_position(context->c, location)));
 	if (sublink->subLinkType == EXISTS_SUBLINK || sublink->subLinkType == ANY_SUBLINK)
 		ereport(ERROR, (errcode(REFUSE), errmsg("EXISTS and IN over a stream are supported only as conditions of their own in WHERE, and with a plain subquery"),
 						errhint("Join them with AND, not OR; take GROUP BY, UNION and WITH out of the subquery."), check_position(context->c, location)));
@@ -318,7 +324,7 @@ sublink_walker(Node *node, SublinkContext *context)
 static void
 check_sublinks(Compile *c, Query *query)
 {
-	SublinkContext context = {c, false};
+	SublinkContext context = {.c = c, .beside_stream = query_streams(query)};
 
 	(void) query_tree_walker(query, sublink_walker, &context, QTW_IGNORE_RT_SUBQUERIES | QTW_IGNORE_CTE_SUBQUERIES);
 }

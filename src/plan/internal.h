@@ -208,6 +208,7 @@ extern bool lineage_same_columns(List *a, List *b);
 /* ---- shape.c ---- */
 extern void shape_build(Compile *c, Level *final);
 extern bool shape_filters_groups(Compile *c, Level *level);
+extern bool shape_finds_groups(Compile *c, Level *final, SinkShape *shape, int index, List **columns);
 extern RangeTblEntry *shape_single_input(Query *query); /* the FROM item whose rows the level's are; NULL when there is more to it */
 extern int shape_operator_below(Query *query);			/* the operator whose rows they are, through levels of that kind; -1: none */
 

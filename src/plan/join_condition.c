@@ -315,6 +315,23 @@ check_outer(JoinCut *join)
 	}
 }
 
+/* Conditions inside a LATERAL subquery are none of the join: it would seem to have no equality. */
+static void
+check_lateral(JoinCut *join, Bitmapset *side)
+{
+	int rtindex = -1;
+
+	while ((rtindex = bms_next_member(side, rtindex)) >= 0)
+	{
+		RangeTblEntry *rte = rt_fetch(rtindex, join->level->query->rtable);
+
+		if (rte->rtekind == RTE_SUBQUERY && !bms_is_subset(pull_varnos_of_level(NULL, (Node *) rte->subquery, 1), side))
+			ereport(ERROR, (errcode(REFUSE), errmsg("LATERAL from one stream to another is not supported"),
+							errhint("Join the two with a condition that contains an equality."),
+							check_position(join->c, locate_var_of_level((Node *) rte->subquery, 1))));
+	}
+}
+
 void
 join_check(JoinCut *join)
 {
@@ -322,6 +339,8 @@ join_check(JoinCut *join)
 
 	if (join->c->mode == OUTPUT_UPDATE && type != STREAM_JOIN_INNER && type != STREAM_JOIN_SEMI)
 		ereport(ERROR, (errcode(REFUSE), errmsg("%s of two streams is not supported in output mode update", type_name(type)), errhint("Use output mode append.")));
+	for (int i = 0; i < 2; i++)
+		check_lateral(join, join->sides[i].rtes);
 	if (join->sides[0].keys == NIL)
 		ereport(ERROR, (errcode(REFUSE), errmsg("a join of two streams needs at least one equality between them"),
 						errdetail("Rows wait for their match under the values that must be equal."),

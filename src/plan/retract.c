@@ -1,7 +1,8 @@
 /*
  * retract.c: rows that leave the target in update mode: sessions that grew or were swallowed, rows pushed out of a top n, groups that HAVING or a
- * WHERE above them no longer lets through. A stage of its own beside the last one tells their keys to the sink before the batch's rows come.
- * It is made from the last stage: where that one asks "does this row qualify?", this one asks "is it gone, or does it not?".
+ * WHERE above them no longer lets through, groups that a join above them makes other rows of. A stage of its own beside the last one tells their
+ * keys to the sink before the batch's rows come. It is made from the last stage: where that one asks "does this row qualify?", this one asks "is it
+ * gone, or does it not?".
  */
 #include "plan/internal.h"
 
@@ -197,6 +198,39 @@ check_reached(Compile *c, Query *final)
 	}
 }
 
+/* Groups that are joined with tables: the rows of all that come out leave first. */
+static void
+take_back_groups(Compile *c, Level *final, SinkShape *shape)
+{
+	List *operators = tree_operators_read(final->query), *columns;
+	int index = operators ? linitial_int(operators) : -1, resno = 0;
+	OperatorOutput *output;
+	Query *gone;
+	ListCell *lc;
+
+	if (list_length(operators) != 1)
+		return;
+	output = list_nth(c->outputs, index);
+	if (!output->aggregated || output->nkeys == 0 || !shape_finds_groups(c, final, shape, index, &columns))
+		return;
+	gone = makeNode(Query);
+	gone->commandType = CMD_SELECT;
+	gone->canSetTag = true;
+	foreach (lc, columns)
+	{
+		TargetEntry *tle = copyObject(list_nth_node(TargetEntry, final->query->targetList, resno));
+		Node *expr = (Node *) tle->expr;
+
+		tle->resno = ++resno;
+		tle->ressortgroupref = 0;
+		tle->expr = lfirst(lc) ? lfirst(lc) : (Expr *) makeNullConst(exprType(expr), exprTypmod(expr), exprCollation(expr));
+		gone->targetList = lappend(gone->targetList, tle);
+	}
+	cut_read_output(gone, list_nth(c->plan->operators, index), NULL);
+	shape->retracts = true;
+	((Stage *) list_nth(c->plan->stages, cut_add_stage(c, gone, -1, 0)))->retracts = true;
+}
+
 void
 retract_build(Compile *c, Level *final)
 {
@@ -211,6 +245,7 @@ retract_build(Compile *c, Level *final)
 	if (index < 0)
 	{
 		check_reached(c, final->query);
+		take_back_groups(c, final, shape);
 		return;
 	}
 	r.output = list_nth(c->outputs, index);

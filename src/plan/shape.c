@@ -7,9 +7,11 @@
 #include "access/htup_details.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/fmgroids.h"
 
 #define KEY_NUMBER(op, column) ((op) * MaxTupleAttributeNumber + (column))
 
@@ -22,16 +24,20 @@ typedef struct Facts
 	bool key;		 /* a group key */
 	Bitmapset *keys; /* which: KEY_NUMBER(operator, column) */
 	bool aggregate;	 /* an aggregate's result */
+	bool expanded;	 /* an aggregate's result, made several rows of by a set-returning function */
 	bool changing;	 /* the batch's time or number, a volatile function */
 } Facts;
 
 static bool facts_walker(Node *node, Facts *facts);
 
 static void
-facts_of_rte(RangeTblEntry *rte, Facts *facts)
+facts_of_rte(RangeTblEntry *rte, AttrNumber attno, Facts *facts)
 {
+	ListCell *lc;
+
 	(void) facts_walker((Node *) rte->functions, facts);
-	(void) facts_walker((Node *) rte->values_lists, facts);
+	foreach (lc, rte->values_lists)
+		(void) facts_walker(attno > 0 ? list_nth(lfirst_node(List, lc), attno - 1) : (Node *) lfirst(lc), facts);
 }
 
 static void
@@ -63,7 +69,7 @@ facts_of_var(Var *var, Facts *facts)
 	}
 	origins = tree_origins(facts->level, &here);
 	if (origins == NIL)
-		facts_of_rte(rte, facts);
+		facts_of_rte(rte, here.varattno, facts);
 	foreach (lc, origins)
 	{
 		Origin *origin = lfirst(lc);
@@ -73,8 +79,27 @@ facts_of_var(Var *var, Facts *facts)
 		facts->key |= below.key;
 		facts->keys = bms_add_members(facts->keys, below.keys);
 		facts->aggregate |= below.aggregate;
+		facts->expanded |= below.expanded;
 		facts->changing |= below.changing;
 	}
+}
+
+static bool
+returns_set(Node *node)
+{
+	return (IsA(node, FuncExpr) && ((FuncExpr *) node)->funcretset) || (IsA(node, OpExpr) && ((OpExpr *) node)->opretset);
+}
+
+static void
+facts_of_set(Node *call, Facts *facts)
+{
+	Facts arguments = *facts;
+
+	arguments.aggregate = false;
+	(void) expression_tree_walker(call, facts_walker, &arguments);
+	arguments.expanded |= arguments.aggregate;
+	arguments.aggregate |= facts->aggregate;
+	*facts = arguments;
 }
 
 static bool
@@ -90,6 +115,11 @@ facts_walker(Node *node, Facts *facts)
 	}
 	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXTERN)
 		facts->changing = true;
+	if (returns_set(node))
+	{
+		facts_of_set(node, facts);
+		return false;
+	}
 	if (IsA(node, Query))
 	{
 		bool result;
@@ -124,6 +154,26 @@ shape_single_input(Query *query)
 	return rt_fetch(linitial_node(RangeTblRef, query->jointree->fromlist)->rtindex, query->rtable);
 }
 
+/* lower(w), upper(w) or window_time(w): gives the w. */
+static Node *
+bound_argument(Node *expr)
+{
+	FuncExpr *f = (FuncExpr *) expr;
+
+	if (IsA(expr, FuncExpr) && (f->funcid == F_LOWER_ANYRANGE || f->funcid == F_UPPER_ANYRANGE || is_stream_function(f->funcid, "window_time")))
+		return linitial(f->args);
+	return NULL;
+}
+
+/* Windows that are all equally long are told by either end. */
+static bool
+bounds_tell(OperatorOutput *output, AttrNumber column)
+{
+	Lineage *lineage = &output->lineage[column - 1];
+
+	return lineage->kind == LINEAGE_WINDOW && lineage->length != NULL && !lineage->session;
+}
+
 /* Follows a plain column down to the operator's; 0 when it is anything else. */
 static AttrNumber
 plain_operator_column(Query *query, Node *expr)
@@ -149,9 +199,27 @@ shape_operator_below(Query *query)
 	return rte->rtekind == RTE_SUBQUERY ? shape_operator_below(rte->subquery) : rte_operator(rte);
 }
 
-/* Columns of the operator that the output shows as they are. */
+/* The same through an end of a window, where that tells the window. */
+static AttrNumber
+told_operator_column(OperatorOutput *output, Query *query, Node *expr)
+{
+	RangeTblEntry *rte = shape_single_input(query);
+	Node *window = bound_argument(expr);
+	AttrNumber column;
+
+	if (window)
+	{
+		column = plain_operator_column(query, window);
+		return column > 0 && bounds_tell(output, column) ? column : 0;
+	}
+	if (rte && rte->rtekind == RTE_SUBQUERY && IsA(expr, Var) && ((Var *) expr)->varlevelsup == 0 && ((Var *) expr)->varattno > 0)
+		return told_operator_column(output, rte->subquery, (Node *) get_tle_by_resno(rte->subquery->targetList, ((Var *) expr)->varattno)->expr);
+	return plain_operator_column(query, expr);
+}
+
+/* Columns of the operator that the output tells. */
 static Bitmapset *
-shown_columns(Query *final)
+shown_columns(OperatorOutput *output, Query *final)
 {
 	Bitmapset *seen = NULL;
 	ListCell *lc;
@@ -161,7 +229,7 @@ shown_columns(Query *final)
 		TargetEntry *tle = lfirst(lc);
 
 		if (!tle->resjunk)
-			seen = bms_add_member(seen, plain_operator_column(final, (Node *) tle->expr));
+			seen = bms_add_member(seen, told_operator_column(output, final, (Node *) tle->expr));
 	}
 	return seen;
 }
@@ -170,12 +238,13 @@ static bool
 key_is_unique(Compile *c, Query *final)
 {
 	int index = shape_operator_below(final);
+	OperatorOutput *output = index >= 0 ? list_nth(c->outputs, index) : NULL;
 	Bitmapset *seen;
 
-	if (index < 0)
+	if (output == NULL)
 		return false;
-	seen = shown_columns(final);
-	for (int i = 1; i <= ((OperatorOutput *) list_nth(c->outputs, index))->nkeys; i++)
+	seen = shown_columns(output, final);
+	for (int i = 1; i <= output->nkeys; i++)
 		if (!bms_is_member(i, seen))
 			return false;
 	return true;
@@ -257,6 +326,8 @@ find_update_key(Compile *c, Level *final, SinkShape *shape)
 		if (tle->resjunk)
 			continue;
 		facts = facts_of(c, final, (Node *) tle->expr);
+		if (facts.expanded && shape->expanded == NULL)
+			shape->expanded = tle->resname;
 		keys_shown |= facts.key && !facts.aggregate;
 		shown = bms_add_members(shown, facts.keys);
 		if (!facts.aggregate && !facts.changing)
@@ -278,7 +349,7 @@ shape_filters_groups(Compile *c, Level *level)
 
 	if (!reads_aggregate(c, level->query))
 		return false;
-	if (level->query->jointree && facts_of(c, level, level->query->jointree->quals).aggregate)
+	if (facts_of(c, level, (Node *) level->query->jointree).aggregate)
 		return true;
 	foreach (lc, level->query->rtable)
 	{
@@ -289,6 +360,74 @@ shape_filters_groups(Compile *c, Level *level)
 			return true;
 	}
 	return false;
+}
+
+/* The column of the level's SELECT list as an expression over the operator's output, where it tells a group key; NULL where it does not. */
+static Node *
+group_column(Compile *c, Level *level, Node *expr, int index, AttrNumber *column)
+{
+	OperatorOutput *output = list_nth(c->outputs, index);
+	Node *window = bound_argument(expr);
+	RangeTblEntry *rte;
+	Level *at = NULL;
+	Var *var = (Var *) expr;
+	List *origins;
+
+	if (window)
+	{
+		FuncExpr *end = (FuncExpr *) copyObject(expr);
+
+		window = group_column(c, level, window, index, column);
+		end->args = list_make1(window);
+		return window && bounds_tell(output, *column) ? (Node *) end : NULL;
+	}
+	if (!IsA(expr, Var) || (rte = tree_var_rte(level, var, &at)) == NULL)
+		return NULL;
+	if (rte_operator(rte) == index)
+	{
+		*column = var->varattno;
+		return var->varattno > 0 && var->varattno <= output->nkeys
+			? (Node *) makeVar(1, var->varattno, var->vartype, var->vartypmod, var->varcollid, 0) : NULL;
+	}
+	origins = tree_origins(level, var);
+	if (list_length(origins) != 1)
+		return NULL;
+	return group_column(c, ((Origin *) linitial(origins))->level, ((Origin *) linitial(origins))->expr, index, column);
+}
+
+/*
+ * Groups that are joined with something above them: can what a group comes out as change otherwise than row by row? Then all of its rows leave, by the
+ * columns that tell its keys, before those of a batch come. `columns` gets the expressions for them, NULL for the others. false: it cannot, or nothing tells.
+ */
+bool
+shape_finds_groups(Compile *c, Level *final, SinkShape *shape, int index, List **columns)
+{
+	bool varies = shape_filters_groups(c, final);
+	Bitmapset *told = NULL, *groups = NULL;
+	ListCell *lc;
+
+	*columns = NIL;
+	foreach (lc, final->query->targetList)
+	{
+		TargetEntry *tle = lfirst(lc);
+		AttrNumber column = 0;
+		Node *expr = tle->resjunk ? NULL : group_column(c, final, (Node *) tle->expr, index, &column);
+
+		if (tle->resjunk)
+			continue;
+		*columns = lappend(*columns, expr);
+		if (expr)
+		{
+			told = bms_add_member(told, column);
+			groups = bms_add_member(groups, tle->resno);
+		}
+		else if (!IsA(tle->expr, Const))
+			varies |= bms_is_member(tle->resno, shape->key);
+	}
+	if (!varies || bms_num_members(told) < ((OperatorOutput *) list_nth(c->outputs, index))->nkeys)
+		return false;
+	shape->groups = groups;
+	return true;
 }
 
 /* Rows without a key are found again by all that does not change with the batch. */
@@ -321,7 +460,7 @@ rows_are_keyed(Compile *c, Level *final, SinkShape *shape)
 
 	if (output == NULL || !output->best)
 		return true;
-	shape->replaces = best_decide(c, output, index, shown_columns(final->query));
+	shape->replaces = best_decide(c, output, index, shown_columns(output, final->query));
 	if (shape->replaces)
 		return true;
 	find_whole_rows(c, final, shape, output->nkeys);

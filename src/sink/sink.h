@@ -23,9 +23,11 @@ typedef struct SinkShape
 	bool aggregated;		/* there is a GROUP BY: update mode upserts by key */
 	Bitmapset *key;			/* update mode: output columns (1-based) that contain no aggregate */
 	bool key_is_unique;		/* at most one row per key and batch for sure: no folding needed */
+	const char *expanded;	/* a column that makes several rows of a group's results, which `key` cannot tell apart; NULL: none */
 	bool retracts;			/* rows of earlier batches leave the target: `retract` is told them, before the batch's own rows come */
 	bool replaces;			/* a better row takes another one's place under exactly this key: no other will do */
 	bool whole_rows;		/* they have no key: of the rows that are equal in the columns `key`, one leaves */
+	Bitmapset *groups;		/* what leaves is all rows that are equal in these columns; NULL: one by one, by their key */
 	Bitmapset *lookup;		/* whole rows: columns an index helps to find them by */
 	const char *leaving;	/* what makes them leave, where a sink that cannot take rows back will not do; NULL: it will */
 } SinkShape;

@@ -210,6 +210,10 @@ target_describe(SinkDef *def, SinkShape *shape)
 	{
 		int i = -1;
 
+		if (shape->expanded)
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a set-returning function of aggregates cannot be upserted into a table"),
+							errdetail("The rows that column \"%s\" of query \"%s\" makes of a group would replace each other.", shape->expanded, def->query_name),
+							errhint("Use output mode complete, name columns that tell them apart in the table sink's option \"key\", or call the function when you read the target.")));
 		target->upsert = target->key_is_shape_key = true;
 		while ((i = bms_next_member(shape->key, i)) >= 0)
 			target->key = lappend(target->key, list_nth(target->columns, i - 1));

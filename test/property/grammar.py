@@ -373,6 +373,100 @@ def aggregate_then_static(rng):
     return q
 
 
+def aggregate_then_lookup(rng):
+    """Groups beside a table by what they come out as: another batch makes other rows of them."""
+    q = Query()
+    q.kind = "aggregate → join by its result"
+    q.mode = rng.choice(["update", "update", "complete"])
+    key, shown = rng.choice([("v", "v AS c1"), ("w", "w AS c1"), ("coalesce(k, '-')", "coalesce(k, '-') AS c1"),
+                             ("stream.tumble(ts, '30 seconds')", "lower(stream.tumble(ts, '30 seconds')) AS c1")])
+    q.drops_null_time = "tumble" in key
+    inner = "SELECT %s, count(*) AS n, sum(v) AS s FROM {A} a%s GROUP BY %s" % (shown, where(rng, 0.3), key)
+    beside = rng.choice(["JOIN %s d ON d.v = n %% 5", "LEFT JOIN %s d ON d.v = n %% 7", "LEFT JOIN %s d ON d.v = s", "JOIN %s d ON d.v < n",
+                         ", LATERAL (SELECT max(d.label) AS label FROM %s d WHERE d.v <= n) d", "JOIN %s d ON d.v = abs(s) %% 5 AND n > 1"])
+    beside = beside % LABELS
+    condition = rng.choice(["", "", " WHERE n < 9", " WHERE label IS DISTINCT FROM 'label 1'"])
+    q.template = "SELECT %s FROM (%s) x %s%s" % (rng.choice(["x.c1, label AS c2, n AS c3", "label AS c2, n AS c3, x.c1"]), inner, beside, condition)
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+def ends_of_windows(rng):
+    q = Query()
+    q.kind = "aggregate, windows by their ends"
+    q.mode = rng.choice(["append", "update", "update", "complete"])
+    q.flush = q.mode == "append"
+    q.drops_null_time = q.mode != "complete"
+    window = rng.choice(["stream.tumble(ts, '10 seconds')"] + HOPS)
+    ends = rng.choice([["lower(w9)"], ["upper(w9)"], ["lower(w9)", "upper(w9)"], ["stream.window_time(w9)"]])
+    having = rng.choice(["", " WHERE n < 3", " WHERE n > 1 AND s IS DISTINCT FROM 7"])
+    key = rng.choice(["", ", k", ", v % 2"])
+    q.template = "SELECT %s, n, s FROM (SELECT %s AS w9%s, count(*) AS n, sum(v) AS s FROM {A} a%s GROUP BY 1%s) x%s" % (
+        ", ".join(["%s AS c%d" % (e, i) for i, e in enumerate(ends)] + (["k2"] if key else [])), window, key + " AS k2" if key else "", where(rng, 0.3),
+        ", 2" if key else "", having)
+    q.columns = tuple(["c%d" % i for i in range(len(ends))] + (["k2"] if key else []) + ["n", "s"])
+    return q
+
+
+def unpivot(rng):
+    q = Query()
+    q.kind = "aggregate → VALUES"
+    q.mode = rng.choice(["update", "complete"])
+    q.template = ("SELECT v AS c1, what AS c2, value AS c3 FROM (SELECT v, count(*) AS n, sum(w) AS s, max(w) AS m FROM {A} a%s GROUP BY v) x, "
+                  "LATERAL (VALUES ('n', n::numeric), ('s', s), ('m', m)) l(what, value)%s" % (where(rng), rng.choice(["", " WHERE value > 2", " WHERE what <> 's'"])))
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+def scalar_subqueries(rng):
+    """Subqueries over tables in every place an expression may stand."""
+    q = Query()
+    q.kind = "subqueries over tables"
+    sub = lambda: rng.choice(["(SELECT min(label) FROM dim d WHERE d.v = s.v)", "(SELECT count(*) FROM dim d WHERE d.v < s.v)", "s.v IN (SELECT v FROM dim)",
+                              "EXISTS (SELECT FROM dim d WHERE d.v = s.v)", "s.v <> ALL (SELECT v FROM dim)", "ARRAY(SELECT label FROM dim d WHERE d.v = s.v ORDER BY 1)",
+                              "(s.v, 'label 1') IN (SELECT v, label FROM dim)"])
+    if rng.random() < 0.5:
+        q.template = "SELECT id AS c1, %s AS c2, %s AS c3 FROM {A} s WHERE %s OR s.v IN (SELECT v FROM dim WHERE label > 'label 2')" % (sub(), sub(), rng.choice(FILTERS))
+        q.mode = rng.choice(["append", "update"])
+    else:
+        q.mode = rng.choice(["update", "complete"])
+        q.template = "SELECT %s AS c1, count(*) AS c2, max((SELECT max(d.v) FROM dim d WHERE d.v <= s.v)) AS c3 FROM {A} s GROUP BY 1%s" % (
+            sub(), rng.choice(["", " HAVING count(*) > (SELECT min(v) + 1 FROM dim)", " HAVING count(*) IN (SELECT v FROM dim)"]))
+    q.columns = ("c1", "c2", "c3")
+    return q
+
+
+def difference_join(rng):
+    """The time range said by a difference."""
+    q = join(rng)
+    while not q.flush:
+        q = join(rng)
+    q.kind += ", by a difference"
+    for bound in BOUNDS:
+        q.template = q.template.replace(bound, rng.choice(["l.ts - r.ts BETWEEN '-20 seconds' AND '30 seconds'", "r.ts - l.ts < '1 minute' AND r.ts - l.ts >= '0'",
+                                                           "interval '25 seconds' > l.ts - r.ts AND l.ts - r.ts > interval '-10 seconds' - interval '1 second'"]))
+    return q
+
+
+def cte_twice(rng):
+    q = Query()
+    q.kind = "a CTE read twice"
+    shape = rng.randrange(3)
+    q.drops_null_time = shape == 1
+    base = "WITH base AS (SELECT id, k, v, ts FROM {A} s%s) " % where(rng)
+    if shape == 0:
+        q.mode = rng.choice(["append", "update"])
+        q.template = base + "SELECT id AS c1, v AS c2 FROM base WHERE v > 3 UNION ALL SELECT -id, v FROM base WHERE v <= 5"
+    elif shape == 1:
+        q.mode = rng.choice(["append", "update"])
+        q.template = base + "SELECT x.id AS c1, y.id AS c2 FROM base x JOIN base y ON x.k = y.k AND x.id < y.id AND y.ts BETWEEN x.ts - interval '10 seconds' AND x.ts + interval '1 minute'"
+    else:
+        q.mode = rng.choice(["update", "complete"])
+        q.template = base + "SELECT k AS c1, count(*) AS c2 FROM (SELECT k FROM base UNION ALL SELECT k FROM base WHERE v > 2 UNION ALL SELECT lower(k) FROM {B} b) u GROUP BY 1"
+    q.columns = ("c1", "c2")
+    return q
+
+
 GAPS = ["'5 seconds'", "'20 seconds'", "'1 minute'", "CASE WHEN v > 3 THEN interval '40 seconds' ELSE '10 seconds' END", "make_interval(secs => 5 + abs(v))"]
 
 
@@ -454,7 +548,8 @@ def session_then_aggregate(rng):
 KINDS = [(stateless, 3), (aggregate, 8), (aggregate_of_union, 2), (aggregate_over_join_with_table, 2), (dedup, 3), (dedup_of_union, 1), (limit, 1),
          (dedup_then_aggregate, 2), (join, 4), (self_join, 1), (join_of_three, 1), (semi_join, 2), (chain, 2), (join_then_aggregate, 2), (join_then_dedup, 1),
          (dedup_then_join, 1), (semi_join_then_aggregate, 1), (join_of_aggregates, 1), (union_of_aggregates, 1), (aggregate_then_static, 1), (session, 3),
-         (session_then_aggregate, 1), (best, 4)]
+         (session_then_aggregate, 1), (best, 4), (aggregate_then_lookup, 3), (ends_of_windows, 3), (unpivot, 1), (scalar_subqueries, 2), (difference_join, 2),
+         (cte_twice, 2)]
 
 
 def generate(rng):

@@ -47,6 +47,7 @@ SELECT make('SELECT value FROM input INTERSECT SELECT value FROM bare');
 SELECT make('SELECT value FROM input EXCEPT ALL SELECT k FROM dim');
 SELECT make('SELECT value FROM input UNION ALL SELECT k FROM dim');
 SELECT make('SELECT value, count(*) AS n FROM input GROUP BY 1 UNION ALL SELECT value, count(*) FROM bare GROUP BY 1', 'update');
+SELECT make('SELECT k, generate_series(1, n) AS g FROM (SELECT k, count(*) AS n FROM input GROUP BY k) x', 'update');
 
 -- Output modes.
 SELECT make('SELECT value FROM input', 'complete');
@@ -118,9 +119,11 @@ SELECT make('SELECT i.value FROM input i FULL JOIN twin t ON i.value = t.value A
 SELECT make('SELECT i.value FROM input i LEFT JOIN twin t ON i.value = t.value AND t.other BETWEEN i.ts AND i.ts + interval ''1 min''', 'update');
 SELECT make('SELECT value FROM input i WHERE EXISTS (SELECT FROM twin t WHERE t.value = i.value)');
 SELECT make('SELECT value FROM input i WHERE k = ''a'' OR EXISTS (SELECT FROM twin t WHERE t.value = i.value)');
+SELECT make('SELECT k FROM dim WHERE k IN (SELECT value FROM input)');
 SELECT make('SELECT value FROM input i WHERE value IN (SELECT max(value) FROM twin GROUP BY k)');
 SELECT make('SELECT i.value FROM input i JOIN twin t ON i.value = t.value AND EXISTS (SELECT FROM dim d WHERE d.k = i.value + t.value)');
 SELECT make('SELECT i.value FROM input i JOIN LATERAL (SELECT t.value + i.value AS v FROM twin t) x ON x.v = i.value');
+SELECT make('SELECT i.value, x.other FROM input i, LATERAL (SELECT t.other FROM twin t WHERE t.value = i.value) x');
 SELECT make('SELECT a.value FROM (SELECT i.value, i.ts, t.other FROM input i JOIN twin t ON i.value = t.value AND i.ts = t.other) a JOIN input j ON a.value = j.value');
 SELECT make('SELECT stream.tumble(i.ts, ''5 s'') AS w, count(*) AS n FROM input i JOIN twin t ON i.value = t.value GROUP BY 1');
 SELECT make('SELECT stream.tumble(i.ts, ''5 s'') AS w, count(*) AS n FROM input i JOIN twin t ON i.value = t.value AND t.other < i.ts + t.value * interval ''1 s'' GROUP BY 1');
