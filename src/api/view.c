@@ -55,7 +55,7 @@ text_analyze(const char *text)
 						errhint("Write to tables with a sink, or with stream.to_function.")));
 	if (isQueryUsingTempRelation(query))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a streaming query cannot use temporary relations"),
-						errdetail("It outlives the session.")));
+						errdetail("It outlives the session."), errhint("Use an ordinary table, or an unlogged one.")));
 	return query;
 }
 
