@@ -16,6 +16,7 @@
 #include "parser/parse_coerce.h"
 #include "pgstat.h"
 #include "util/compat.h"
+#include "util/stored_row.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -234,7 +235,7 @@ emit_datum(Transform *op, Handler *handler, Datum value, bool isnull)
 static void
 emit_stored(Transform *op, Handler *handler, Tuplestorestate *store)
 {
-	while (tuplestore_gettupleslot(store, true, false, handler->stored))
+	while (stored_row_next(store, handler->stored))
 		emit(op, handler, handler->stored);
 	ExecClearTuple(handler->stored);
 	tuplestore_end(store);

@@ -18,6 +18,7 @@
 #include "optimizer/restrictinfo.h"
 #include "storage/proc.h"
 #include "util/compat.h"
+#include "util/stored_row.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -199,7 +200,7 @@ batch_iterate(ForeignScanState *node)
 
 	ExecClearTuple(slot);
 	scan_select(scan);
-	if (!tuplestore_gettupleslot(scan->rows, true, false, scan->slot))
+	if (!stored_row_next(scan->rows, scan->slot))
 		return slot;
 	slot_getallattrs(scan->slot);
 	for (int i = 0; i < scan->slot->tts_tupleDescriptor->natts; i++)

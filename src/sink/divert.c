@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "sink/row_json.h"
 #include "util/json_build.h"
+#include "util/stored_row.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -139,7 +140,7 @@ store_part(Divert *divert, Tuplestorestate *from, int64 count, TupleTableSlot *s
 {
 	Tuplestorestate *part = store_make(divert);
 
-	while (count-- > 0 && tuplestore_gettupleslot(from, true, false, slot))
+	while (count-- > 0 && stored_row_next(from, slot))
 		tuplestore_puttupleslot(part, slot);
 	return part;
 }
@@ -165,7 +166,7 @@ rows_write(Divert *divert, Tuplestorestate *store, TupleTableSlot *slot)
 	tuplestore_rescan(store);
 	if (count == 1)
 	{
-		if (tuplestore_gettupleslot(store, true, false, slot))
+		if (stored_row_next(store, slot))
 			divert_put_aside(divert, slot, error);
 		ExecClearTuple(slot);
 		tuplestore_end(store);

@@ -8,6 +8,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "util/stored_row.h"
 #include "utils/memutils.h"
 
 static void
@@ -86,7 +87,7 @@ bool
 change_buffer_fetch(ChangeReader *reader, int pointer, TupleTableSlot *slot)
 {
 	tuplestore_select_read_pointer(reader->buffer.store, pointer);
-	return tuplestore_gettupleslot(reader->buffer.store, true, false, slot);
+	return stored_row_next(reader->buffer.store, slot);
 }
 
 ChangePosition

@@ -139,6 +139,24 @@ SELECT make('t', 'SELECT k FROM input', stream.to_function('plain'));
 RESET SESSION AUTHORIZATION;
 GRANT TEMP ON DATABASE :"db" TO PUBLIC;
 
+-- a batch that does not fit into work_mem waits on disk; read twice at once
+CREATE TABLE wide_t (k int, v text);
+SELECT stream.create_source('wide', 'table', options => '{"table": "wide_t"}');
+CREATE TABLE wide_out (n bigint, pairs bigint, bytes bigint);
+CREATE FUNCTION wide(batch_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE r record; n int := 0;
+BEGIN
+    FOR r IN SELECT * FROM batch LOOP n := n + length(r.v); END LOOP;
+    INSERT INTO wide_out SELECT count(*), count(b.k), n FROM batch a LEFT JOIN LATERAL (SELECT k FROM batch WHERE k = a.k AND a.k < 5) b ON true;
+END $$;
+SELECT make('w', 'SELECT k, v FROM wide', stream.to_function('wide'));
+INSERT INTO wide_t SELECT i, repeat('x', 100) FROM generate_series(1, 3000) i;
+SET work_mem = '64kB';
+CALL stream.process_all_available('w');
+RESET work_mem;
+TABLE wide_out;
+SELECT stream.drop_query('w');
+
 \set VERBOSITY terse
 SET client_min_messages = warning;
 SELECT count(stream.drop_query(name)) FROM stream.query WHERE name IN ('f', 's', 'c', 'er', 'ep', 'm', 'long', 'l', 'u');

@@ -291,6 +291,18 @@ DROP ROLE source_changes_user;
 SELECT stream.create_query('last', 'SELECT what FROM b_change', stream.to_table('last_out'), start => false);
 CALL stream.process_all_available('last');
 TABLE our_slots;
+-- changes that do not fit into work_mem wait on disk
+CREATE TABLE wide (id int PRIMARY KEY, v text);
+INSERT INTO wide SELECT i, repeat('y', 100) FROM generate_series(1, 3000) i;
+SELECT stream.create_source('wide_change', 'changes', options => '{"table": "wide"}');
+SELECT stream.create_query('w', 'SELECT op, id, length(v) AS n FROM wide_change', stream.to_table('wide_out'), start => false, options => '{"max_rows_per_batch": 2500}');
+SET work_mem = '64kB';
+CALL stream.process_all_available('w');
+UPDATE wide SET v = repeat('z', 200);
+CALL stream.process_all_available('w');
+RESET work_mem;
+SELECT op, count(*), sum(n) FROM wide_out GROUP BY op ORDER BY op;
+SELECT stream.drop_query('w');
 BEGIN; DROP EXTENSION stream_ext CASCADE; ROLLBACK;
 TABLE our_slots;
 SET client_min_messages = warning;
