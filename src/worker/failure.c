@@ -6,6 +6,7 @@
 
 #include "common/pg_prng.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "util/clock.h"
 
 #define FIRST_DELAY_US (100 * INT64CONST(1000))
@@ -73,6 +74,17 @@ failure_crash_delay_us(int failures)
 /* The parts stand on lines of their own; a message with such a line inside is cut short in await_termination, no more. */
 static const char *const part_marks[] = {"\nDETAIL:  ", "\nHINT:  ", "\nCONTEXT:  "};
 
+/* A function may raise whatever it likes, and every attempt's error is kept. */
+#define PART_BYTES 8192
+
+static const char *
+clipped(const char *text, int bytes)
+{
+	int length = strlen(text);
+
+	return length <= bytes ? text : psprintf("%.*s …", pg_mbcliplen(text, length, bytes), text);
+}
+
 char *
 failure_text(const ErrorData *error)
 {
@@ -80,11 +92,11 @@ failure_text(const ErrorData *error)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	appendStringInfoString(&text, error->message ? error->message : "unknown error");
+	appendStringInfoString(&text, clipped(error->message ? error->message : "unknown error", PART_BYTES));
 	for (int i = 0; i < lengthof(parts); i++)
 	{
 		if (parts[i])
-			appendStringInfo(&text, "%s%s", part_marks[i], parts[i]);
+			appendStringInfo(&text, "%s%s", part_marks[i], clipped(parts[i], PART_BYTES));
 	}
 	return text.data;
 }
@@ -120,7 +132,9 @@ failure_rest(const char *text)
 
 /* ---- log ---- */
 
-#define LINES_PER_MINUTE 8 /* the ninth and tenth are for the last word */
+#define LINES_PER_MINUTE 6 /* the others are for the last word */
+#define MESSAGE_LINES 3
+#define MESSAGE_BYTES 1000
 
 static int
 count_lines(const char *text)
@@ -135,6 +149,17 @@ count_lines(const char *text)
 	return lines;
 }
 
+/* The beginning of it, as long as the log should have it. */
+static char *
+message_head(const char *message)
+{
+	const char *end = message;
+
+	for (int i = 0; i < MESSAGE_LINES && (end = strchr(end, '\n')) != NULL; i++)
+		end++;
+	return (char *) clipped(message, end ? Min(end - message - 1, MESSAGE_BYTES) : MESSAGE_BYTES);
+}
+
 void
 failure_log(const char *query_name, const ErrorData *error, int failures, int64 delay_us, bool final)
 {
@@ -142,7 +167,7 @@ failure_log(const char *query_name, const ErrorData *error, int failures, int64 
 	static int lines = 0;
 	static int left_out = 0;
 	int64 now = clock_monotonic_us();
-	char *message = failure_message(failure_text(error));
+	char *message = message_head(failure_message(failure_text(error)));
 	bool with_context = failures == 1 && error->context && count_lines(error->context) <= 4;
 
 	if (minute_began == 0 || now - minute_began > 60 * INT64CONST(1000000))

@@ -48,6 +48,19 @@ $node->safe_psql('postgres', "CALL stream.process_all_available('f')");
 is($node->safe_psql('postgres', 'SELECT v FROM f_out'), '0', 'started again, the same batch succeeds');
 is($node->safe_psql('postgres', "SELECT status, failures, error IS NULL FROM stream.queries WHERE name = 'f'"), 'running|0|t', 'and the failure is forgotten');
 
+# errors of any length: said in the log, in few lines; kept, but not all of it
+$node->safe_psql('postgres', q{CREATE FUNCTION verbose(v int) RETURNS int LANGUAGE plpgsql AS $f$
+	BEGIN RAISE EXCEPTION USING MESSAGE = E'first\n' || repeat(E'wordy\n', 50) || repeat('ä', 1000000), DETAIL = repeat('ö', 1000000), HINT = repeat(E'wordy\n', 50); END $f$});
+$log = -s $node->logfile;
+create_query($node, 'wordy', 'SELECT verbose(v) AS v FROM input', q{options => '{"max_retries": 4}'});
+ok(status_is($node, 'wordy', 'failed'), 'a wordy failure');
+my $said = slurp_file($node->logfile, $log);
+like($said, qr/query "wordy" failed, next attempt in \d+ ms: P0001: first\n\twordy/, 'is said in the log');
+cmp_ok(scalar(() = $said =~ /"wordy"|^\s*wordy/mg), '<=', 10, 'in at most ten lines');
+cmp_ok(length($said), '<', 20000, 'that are not long');
+is($node->safe_psql('postgres', "SELECT length(error) BETWEEN 8000 AND 30000, error ~ 'HINT:  wordy' FROM stream.queries WHERE name = 'wordy'"), 't|t', 'and kept with all its parts');
+$node->safe_psql('postgres', "SELECT stream.drop_query('wordy')");
+
 # transient causes are retried for ever, whatever max_retries says
 $node->safe_psql('postgres', "SELECT stream.stop_query('f'); ALTER ROLE postgres SET lock_timeout = '200ms'");
 $node->safe_psql('postgres', q{SELECT stream.alter_query('f', options => '{"max_retries": 0}')});
