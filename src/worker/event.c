@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "commands/async.h"
 #include "util/clock.h"
+#include "util/notify.h"
 #include "utils/guc.h"
 
 #define EVENT_INTERVAL_US INT64CONST(1000000)
@@ -18,9 +19,12 @@ static bool idle_noted = false;
 static bool unreadable_noted = false, readable_noted = false;
 static int64 noted_batch = -1;
 
+/* An event that finds no room is lost: a query does not fail for those who listen and do not hear. The server's log says that the queue fills. */
 void
 event_notify(int64 query_id, const char *event, int64 batch_id)
 {
+	if (notify_queue_is_full())
+		return;
 	Async_Notify("stream_events", psprintf("{\"query_id\": " INT64_FORMAT ", \"event\": \"%s\", \"batch_id\": %s}", query_id, event,
 										   batch_id < 0 ? "null" : psprintf(INT64_FORMAT, batch_id)));
 }
