@@ -272,8 +272,15 @@ batch_run(QueryRuntime *rt)
 		runtime_begin(rt);
 		if (!rt->session_lock)
 		{
+			int64 logged = rt->last_batch + 1;
+
 			runtime_read_logs(rt);
-			rt->pending_fresh = true;
+			if (!rt->pending) /* another session has run it meanwhile */
+			{
+				runtime_commit(rt);
+				return true;
+			}
+			rt->pending_fresh = rt->last_batch + 1 == logged;
 		}
 		runtime_prepare(rt);
 	}

@@ -17,6 +17,20 @@
 
 /* ---- transactions: our own in a worker, the procedure's in the foreground ---- */
 
+/* The lock went with the last transaction: another session may have changed the query, and its state, since it was opened here. */
+static void
+query_check_unchanged(QueryRuntime *rt)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "stream_ext query check", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	if (!query_is_same(rt->query, query_load_again(rt->query)))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("streaming query \"%s\" was changed while it was being run", rt->query->name),
+						errdetail("Another session has altered or reset it between two transactions."), errhint("Run it again.")));
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
 void
 runtime_begin(QueryRuntime *rt)
 {
@@ -28,6 +42,8 @@ runtime_begin(QueryRuntime *rt)
 						errhint("Stop it first with stream.stop_query.")));
 	PushActiveSnapshot(GetTransactionSnapshot());
 	query_apply_settings(rt->query);
+	if (!rt->session_lock)
+		query_check_unchanged(rt);
 }
 
 void

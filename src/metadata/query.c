@@ -220,6 +220,14 @@ query_load_again(StreamQuery *query)
 	return again;
 }
 
+bool
+query_is_same(const StreamQuery *a, const StreamQuery *b)
+{
+	return a->id == b->id && a->incarnation == b->incarnation && a->owner == b->owner && strcmp(a->text, b->text) == 0 &&
+		datumIsEqual(a->sink, b->sink, false, -1) && datumIsEqual(a->trigger_datum, b->trigger_datum, false, -1) &&
+		datumIsEqual(JsonbPGetDatum(a->options_json), JsonbPGetDatum(b->options_json), false, -1);
+}
+
 static void
 query_to_row(StreamQuery *q, Datum *v, bool *n)
 {

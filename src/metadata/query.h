@@ -74,6 +74,8 @@ extern StreamQuery *query_load(const char *name, bool missing_ok);
 extern StreamQuery *query_load_by_id(int64 id, bool missing_ok);
 /* What it is now that the caller holds a lock on it: another session may have changed it, or dropped it (an error). */
 extern StreamQuery *query_load_again(StreamQuery *query);
+/* Are these two looks at a query's row of one query, neither altered nor reset in between? */
+extern bool query_is_same(const StreamQuery *a, const StreamQuery *b);
 extern List *query_ids(void); /* int64 *, of all there are */
 
 typedef struct QueryName

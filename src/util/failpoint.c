@@ -1,6 +1,7 @@
 /*
  * failpoint.c: crash points of test builds.
  * Setting stream_ext.failpoints lists 'step:n:action'; at the n-th pass of step since the setting changed, the action happens.
+ * Action wait lasts for as long as another session holds an advisory lock: what happens between two steps of a batch is told step by step.
  */
 #include "util/failpoint.h"
 
@@ -13,10 +14,12 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #define MAX_STEPS 32
+#define FAILPOINT_LOCK 7001 /* pg_advisory_lock(7001) makes action wait wait */
 
 static char *failpoints = NULL;
 
@@ -57,7 +60,7 @@ failpoint_define_settings(void)
 {
 	RegisterXactCallback(transaction_ends, NULL);
 	DefineCustomStringVariable("stream_ext.failpoints", "Makes batches fail at given steps, for tests.",
-							   "A comma-separated list of step:n:action; actions are kill9, error and sleep.", &failpoints, "",
+							   "A comma-separated list of step:n:action; actions are kill9, error, sleep and wait.", &failpoints, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, failpoints_assign, NULL);
 }
 
@@ -89,9 +92,11 @@ act(const char *step, const char *action)
 			pg_usleep(10000);
 		}
 	}
+	else if (strcmp(action, "wait") == 0)
+		(void) DirectFunctionCall1(pg_advisory_xact_lock_shared_int8, Int64GetDatum(FAILPOINT_LOCK));
 	else
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown failpoint action \"%s\"", action),
-						errhint("Actions are kill9, error and sleep.")));
+						errhint("Actions are kill9, error, sleep and wait.")));
 }
 
 void

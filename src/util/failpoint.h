@@ -1,6 +1,6 @@
 /*
  * failpoint.h: crash points of test builds (-DSTREAM_FAILPOINTS).
- * Setting stream_ext.failpoints = 'step:n:{kill9,error,sleep}[,…]': at the n-th pass of step, do that.
+ * Setting stream_ext.failpoints = 'step:n:{kill9,error,sleep,wait}[,…]': at the n-th pass of step, do that.
  */
 #ifndef STREAM_UTIL_FAILPOINT_H
 #define STREAM_UTIL_FAILPOINT_H
