@@ -333,10 +333,25 @@ query_names(void)
 	return names;
 }
 
+/* A dump of definitions alone brings views and tables of queries, but neither the queries nor how far their ids have come. */
+static bool
+id_is_taken(int64 id)
+{
+	Oid schema = get_namespace_oid("stream", false);
+
+	return OidIsValid(get_relname_relid(psprintf("query_" INT64_FORMAT, id), schema)) ||
+		   OidIsValid(get_relname_relid(psprintf("state_row_" INT64_FORMAT, id), schema));
+}
+
 int64
 query_next_id(void)
 {
-	return nextval_internal(heap_relation_oid("query_id_seq"), false);
+	int64 id;
+
+	do
+		id = nextval_internal(heap_relation_oid("query_id_seq"), false);
+	while (id_is_taken(id));
+	return id;
 }
 
 static void

@@ -35,6 +35,16 @@ like($logged, qr/files2/, 'three batches are logged');
 $node->command_ok([ 'pg_dump', '-Fc', '-f', "$dir/dump", '-d', $node->connstr('postgres') ], 'pg_dump while queries run');
 is(value("SELECT count(*) FROM stream.queries WHERE status = 'running'"), '3', 'which goes on');
 
+# ---- definitions alone: the views of queries come without the queries, and are in the way of none
+$node->command_ok([ 'pg_dump', '--schema-only', '-f', "$dir/schema", '-d', $node->connstr('postgres') ], 'pg_dump --schema-only');
+value('CREATE DATABASE bare');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('bare'), '-f', "$dir/schema" ], 'restored');
+is(value('SELECT count(*) FROM stream.queries', 'bare'), '0', 'it holds no query');
+$node->safe_psql('bare', q{SELECT stream.create_query('again', 'SELECT k, count(*) AS n, sum(v) AS s FROM f GROUP BY k', stream.to_table('place_out'), output_mode => 'update', start => false, options => '{"state_provider": "table"}')}, @app);
+$node->safe_psql('bare', "CALL stream.process_all_available('again')", @app);
+is(value('SELECT sum(n) FROM place_out', 'bare'), '30', 'a new one runs');
+$node->safe_psql('bare', "SELECT stream.drop_query('again')", @app);
+
 # ---- another database of the same cluster
 value('CREATE DATABASE copy');
 $node->command_ok([ 'pg_restore', '--exit-on-error', '-d', $node->connstr('copy'), "$dir/dump" ], 'pg_restore');
