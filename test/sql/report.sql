@@ -57,4 +57,4 @@ BEGIN
     EXECUTE format('EXPLAIN (FORMAT json) SELECT * FROM %s', view) INTO plan;
     RETURN plan->0->'Plan'->>'Total Cost';
 END $$;
-SELECT relname, round(cost(oid)) FROM pg_class WHERE relnamespace = 'stream'::regnamespace AND relkind = 'v' AND cost(oid) > current_setting('jit_above_cost')::float8 / 3;
+SELECT relname, round(cost(oid)) FROM pg_class WHERE relnamespace = 'stream'::regnamespace AND relkind = 'v' AND cost(oid) > 30000;
