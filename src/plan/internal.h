@@ -202,6 +202,7 @@ extern Lineage bound_lineage(Lineage column, Node *expr, List *bounds);
 /* ---- lineage.c ---- */
 extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
 extern Lineage lineage_of_output(Compile *c, Level *level, AttrNumber resno); /* of a column of its SELECT list */
+extern Lineage lineage_of_time(Lineage base, Oid type); /* of a column of that type that carries the event time of base from here on */
 extern Expr *lineage_apply(Expr *closes, Expr *value); /* puts the value into a `closes` */
 extern bool lineage_same_columns(List *a, List *b);
 

@@ -115,6 +115,13 @@ instant(Lineage base, Expr *closes)
 	return result;
 }
 
+Lineage
+lineage_of_time(Lineage base, Oid type)
+{
+	base.bound = base.session = false;
+	return instant(base, as_timestamptz(value_of(type)));
+}
+
 /* tumble, hop, session, tumble_local of an instant: closed when an event at the upper bound would be. */
 static Lineage
 window_of(Lineage base, FuncExpr *f)
@@ -327,8 +334,7 @@ lineage_of_source(SourceDef *source, RangeTblEntry *rte, AttrNumber attno)
 	column->rte = rte;
 	column->attno = attno;
 	column->source = source;
-	result.kind = LINEAGE_INSTANT;
-	result.closes = as_timestamptz(value_of(source->event_time_type));
+	result = lineage_of_time(no_lineage, source->event_time_type);
 	result.has_watermark = source->watermark_delay >= 0;
 	result.columns = list_make1(column);
 	return result;

@@ -395,27 +395,10 @@ find_key_operators(TransformCut *t, Node *key)
 	t->spec->collation = exprCollation(key);
 }
 
-/* The column a processor declares to be event time; the watermark of the rows in is that of the rows out. */
-static Lineage
-output_lineage(TransformCut *t, int column)
-{
-	Lineage lineage = t->event_time;
-	CaseTestExpr *value = makeNode(CaseTestExpr);
-
-	value->typeId = TupleDescAttr(t->spec->base.output, column)->atttypid;
-	value->typeMod = -1;
-	lineage.kind = LINEAGE_INSTANT;
-	/* a timestamp counts as UTC, and has the same bits as the timestamptz it means */
-	lineage.closes = value->typeId == TIMESTAMPTZOID ? (Expr *) value
-													 : (Expr *) makeRelabelType((Expr *) value, TIMESTAMPTZOID, -1,
-																				InvalidOid, COERCE_IMPLICIT_CAST);
-	lineage.direct = lineage.at_end = NULL;
-	lineage.length = NULL;
-	lineage.bound = lineage.session = false;
-	return lineage;
-}
-
-/* What a handler returns has no event time unless the processor says so: nobody else knows how long it keeps a row. */
+/*
+ * What a handler returns has no event time unless the processor says so: nobody else knows how long it keeps a row. The watermark of the rows in is
+ * then that of the rows out.
+ */
 static OperatorOutput *
 describe_output(TransformCut *t)
 {
@@ -431,7 +414,7 @@ describe_output(TransformCut *t)
 		if (att->attisdropped)
 			continue;
 		if (namestrcmp(&att->attname, t->spec->processor->event_time) == 0)
-			output->lineage[column] = output_lineage(t, column);
+			output->lineage[column] = lineage_of_time(t->event_time, TupleDescAttr(t->spec->base.output, column)->atttypid);
 		column++;
 	}
 	return output;
