@@ -1,6 +1,7 @@
 /*
  * registry.c: GET url/schemas/ids/N → the schema's text, and before it the texts of the schemas it refers to.
  * Schemas never change under their number: they are kept. An unknown number is asked for again after a while: it may have been missed by a moment.
+ * Danger: numbers come from messages. What is kept of unknown ones is bounded.
  */
 #include "kafka/pem.h"
 #include "kafka/registry.h"
@@ -20,13 +21,14 @@
 #include "utils/memutils.h"
 
 #define MISSING_US (10 * INT64CONST(1000000))
+#define MISSING_MAX 256 /* unknown numbers that are kept: messages that are no Avro may name any */
 #define MAX_REFERENCES 200 /* of one schema, with those of theirs */
 
 typedef struct RegistrySchema
 {
 	uint32 id; /* key */
 	List *texts;
-	char *why;		   /* NIL: there is none */
+	char *why;		   /* texts is NIL: there are none because of this */
 	int64 ask_again_us;
 } RegistrySchema;
 
@@ -35,6 +37,7 @@ struct Registry
 	char *url;
 	char *user, *password, *ca_pem;
 	HTAB *schemas;
+	int misses;
 };
 
 static List *registries; /* of this process */
@@ -288,6 +291,21 @@ schema_keep(RegistrySchema *known, List *texts, const char *why)
 	MemoryContextSwitchTo(old);
 }
 
+static void
+forget_missing(Registry *registry)
+{
+	HASH_SEQ_STATUS scan;
+	RegistrySchema *known;
+
+	hash_seq_init(&scan, registry->schemas);
+	while ((known = hash_seq_search(&scan)))
+		if (known->texts == NIL)
+		{
+			pfree(known->why);
+			hash_search(registry->schemas, &known->id, HASH_REMOVE, NULL);
+		}
+}
+
 List *
 registry_schema(Registry *registry, uint32 id, const char **why)
 {
@@ -301,6 +319,8 @@ registry_schema(Registry *registry, uint32 id, const char **why)
 		const char *nothing = NULL;
 		List *texts = texts_of(registry, registry_ask(registry, path), path, NIL, &left, &nothing);
 
+		if (texts == NIL && ++registry->misses % MISSING_MAX == 0)
+			forget_missing(registry);
 		known = hash_search(registry->schemas, &id, HASH_ENTER, &found);
 		if (!found)
 			*known = (RegistrySchema){.id = id};

@@ -43,7 +43,7 @@ sub fails
 }
 
 # Schemas that change while the topic goes on: fields come, go, change their type and their order.
-$broker->ask("create $_ 1") for qw(orders mixed plain later gone refs locked);
+$broker->ask("create $_ 1") for qw(orders mixed strange plain later gone refs locked);
 $registry->schema(1, '{"type":"record","name":"o","fields":[{"name":"id","type":"int"},{"name":"amount","type":"float"}]}');
 $registry->schema(2, '{"type":"record","name":"o","fields":[{"name":"note","type":["null","string"]},{"name":"amount","type":"double"},{"name":"id","type":"long"},{"name":"new","type":{"type":"map","values":"bytes"}}]}');
 $registry->schema(3, '{"type":"record","name":"o","fields":[{"name":"id","type":"string"},{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}');
@@ -84,6 +84,13 @@ $registry->schema(8, '{"type":"record","name":"r","fields":[{"name":"id","type":
 $node->safe_psql('postgres', q(SELECT stream.replay_dead_letters('mixed')));
 drain('mixed');
 is_sql('SELECT id FROM mixed_out WHERE kafka_offset = 5', '1', 'a schema that came later reads the letter');
+
+# Numbers that mean nothing, each another one: little is kept of them.
+put('strange', map { framed(1_000_000 + $_, n(1)) } 1 .. 600);
+source('strange', 'id int', '');
+query('strange', 'SELECT * FROM strange');
+is_sql(q(CALL stream.process_all_available('strange'); SELECT total_bytes < 40000 FROM pg_backend_memory_contexts WHERE name = 'stream_ext registry'), 't', 'unknown numbers do not fill the memory');
+is_sql("SELECT count(DISTINCT error) FROM stream.dead_letters WHERE query = 'strange'", '600', 'and each is told');
 
 # Without a frame: the schema is an option.
 put('plain', &s('abc'), framed(7, &s('abc')));
