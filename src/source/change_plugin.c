@@ -50,11 +50,13 @@ static void
 relation_map(ChangeDecoder *d, Relation rel)
 {
 	TupleDesc own = d->def->desc;
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(d->context);
 
 	d->relid = RelationGetRelid(rel);
 	d->ours = relation_is_ours(d, d->relid, rel->rd_rel->relispartition);
 	d->mapped = true;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(d->context);
 	if (!d->ours)
 		return;
 	for (int i = 0; i < own->natts; i++)
@@ -65,6 +67,7 @@ relation_map(ChangeDecoder *d, Relation rel)
 		d->fits[i] = d->map[i] == InvalidAttrNumber || TupleDescAttr(RelationGetDescr(rel), d->map[i] - 1)->atttypid == att->atttypid;
 	}
 	d->full = rel->rd_rel->relreplident == REPLICA_IDENTITY_FULL;
+	bms_free(d->key);
 	old = MemoryContextSwitchTo(d->memory);
 	d->key = RelationGetIndexAttrBitmap(rel, d->full ? INDEX_ATTR_BITMAP_PRIMARY_KEY : INDEX_ATTR_BITMAP_IDENTITY_KEY);
 	MemoryContextSwitchTo(old);
