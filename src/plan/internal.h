@@ -142,6 +142,11 @@ extern void check_not_volatile(Compile *c, Query *stage, const char *operator_na
 extern void check_output(Compile *c, Query *final);			/* after cutting: what may go to the sink in this mode */
 extern int check_position(Compile *c, int location);		/* for ereport: where in the query's text */
 
+/* ---- check_from.c: of one level ---- */
+extern void check_from(Compile *c, Query *query); /* joins */
+extern void check_sublinks(Compile *c, Query *query);
+extern void check_set_operations(Compile *c, Query *query);
+
 /* ---- compile.c ---- */
 extern void cut_query(Compile *c, Level *level);
 extern int cut_add_stage(Compile *c, Query *query, int feeds, int input);
