@@ -114,5 +114,28 @@ CALL stream.process_all_available('hits');
 SELECT differences FROM verdict;
 SELECT stream.drop_query('hits');
 SELECT count(*) FROM stream.state_change;
+
+-- Groups that change once and never again: after the logs were folded and purged they are there, in every batch that is retained, and after a restart.
+CREATE TABLE mix_t (k int, v int);
+SELECT stream.create_source('mix', 'table', options => '{"table": "mix_t"}');
+SELECT stream.create_query('mixed', 'SELECT k, count(*), sum(v) FROM mix GROUP BY k', stream.to_table('mixed_out'), 'update',
+    options => '{"min_batches_to_retain": 3}', start => false) > 0 AS created;
+CREATE PROCEDURE mixes(first int, last int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR b IN first..last LOOP
+        INSERT INTO st.mix_t SELECT i, b FROM generate_series(1, 3000) i UNION ALL SELECT -b, b FROM generate_series(1, 2);
+        COMMIT;
+        CALL stream.process_all_available('mixed');
+    END LOOP;
+END $$;
+INSERT INTO mix_t SELECT -1000 - i, i FROM generate_series(1, 500) i;
+CALL stream.process_all_available('mixed');
+CALL mixes(1, 18);
+SELECT count(*) > 0 AS folded, min(batch_id) > 0 AS purged, max(batch_id) < 18 AS behind FROM stream.state_snapshot;
+SELECT b, (SELECT count(*) FROM stream.state('mixed', batch_id => b)) - b AS groups FROM generate_series(15, 18) b;
+INSERT INTO mix_t SELECT DISTINCT k, 1 FROM mix_t;
+CALL stream.process_all_available('mixed');
+SELECT count(*) AS differences FROM (SELECT k, count(*), sum(v) FROM mix_t GROUP BY k EXCEPT SELECT k, count, sum FROM mixed_out) d;
+SELECT stream.drop_query('mixed');
 SET client_min_messages = warning;
 DROP SCHEMA st CASCADE;
