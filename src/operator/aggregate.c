@@ -114,6 +114,18 @@ stores_open(AggregateOperator *op, int64 query_id, int64 last_batch)
 	op->output_slot = MakeSingleTupleTableSlot(op->spec->base.output, &TTSOpsVirtual);
 }
 
+StateSchema
+aggregate_list_schema(AggregateOperator *op)
+{
+	StateSchema schema = op->groups->schema;
+	TupleDesc all = schema.keydesc;
+
+	schema.keydesc = CreateTemplateTupleDesc(all->natts - 1);
+	for (int i = 1; i < all->natts; i++)
+		TupleDescCopyEntry(schema.keydesc, i, all, i);
+	return schema;
+}
+
 void
 aggregate_init(AggregateOperator *op, const OperatorOps *ops, OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch)
 {

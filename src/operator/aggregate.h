@@ -121,6 +121,8 @@ extern void aggregate_init(AggregateOperator *op, const OperatorOps *ops, Operat
 						   int64 last_batch);
 extern void aggregate_check(OperatorSpec *spec);
 extern void aggregate_extend(Operator *base, OperatorSpec *saved, List *places);
+/* The keys before the last one, the window: under them panes, or sessions, are brought together. */
+extern StateSchema aggregate_list_schema(AggregateOperator *op);
 /* The group's row; cells NULL: its key only. Lives until aggregate_group_row_done. Columns after the calls' are the caller's to fill. */
 extern TupleTableSlot *aggregate_group_row(AggregateOperator *op, MinimalTuple key, Cell *cells);
 extern void aggregate_group_row_done(AggregateOperator *op);

@@ -35,19 +35,6 @@ hop_windows_of_pane(HopOperator *op, int64 pane, int64 *first, int64 *last)
 
 /* ---- opening ---- */
 
-/* The columns before the window. */
-static StateSchema
-list_schema(HopOperator *op)
-{
-	StateSchema schema = op->aggregate.groups->schema;
-	TupleDesc all = schema.keydesc;
-
-	schema.keydesc = CreateTemplateTupleDesc(all->natts - 1);
-	for (int i = 1; i < all->natts; i++)
-		TupleDescCopyEntry(schema.keydesc, i, all, i);
-	return schema;
-}
-
 static Operator *
 hop_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, int64 last_batch)
 {
@@ -60,7 +47,7 @@ hop_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, int6
 	op->spec = (HopSpec *) spec;
 	op->pane = hop_pane(op->spec->size, op->spec->slide);
 	aggregate_init(&op->aggregate, &hop_operator, spec, query_id, provider, last_batch);
-	keys = list_schema(op);
+	keys = aggregate_list_schema(&op->aggregate);
 	op->range = TupleDescAttr(op->aggregate.groups->schema.keydesc, HOP_COLUMN(op))->atttypid;
 	op->index = pane_index_create(&keys);
 	op->key = MakeSingleTupleTableSlot(op->aggregate.groups->schema.keydesc, &TTSOpsVirtual);

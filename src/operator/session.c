@@ -14,19 +14,6 @@
 
 /* ---- opening ---- */
 
-/* The columns before the session. */
-static StateSchema
-list_schema(SessionOperator *op)
-{
-	StateSchema schema = op->aggregate.groups->schema;
-	TupleDesc all = schema.keydesc;
-
-	schema.keydesc = CreateTemplateTupleDesc(all->natts - 1);
-	for (int i = 1; i < all->natts; i++)
-		TupleDescCopyEntry(schema.keydesc, i, all, i);
-	return schema;
-}
-
 static void
 closed_open(SessionOperator *op, int64 last_batch)
 {
@@ -63,7 +50,7 @@ session_open(OperatorSpec *spec, int64 query_id, const StateProvider *provider, 
 	op->spec = (SessionSpec *) spec;
 	op->aggregate.nprefix = ((AggregateSpec *) spec)->nkeys - 1;
 	aggregate_init(&op->aggregate, &session_operator, spec, query_id, provider, last_batch);
-	keys = list_schema(op);
+	keys = aggregate_list_schema(&op->aggregate);
 	op->index = session_index_create(&keys);
 	op->key = MakeSingleTupleTableSlot(op->aggregate.groups->schema.keydesc, &TTSOpsVirtual);
 	op->shown = shown_slot(op);
