@@ -252,7 +252,7 @@ CREATE VIEW stream.change_slots WITH (security_barrier) AS
                                       r.restart_lsn)::bigint AS bytes_held
     FROM stream.change_slot s
     JOIN stream.visible_query q ON q.id = s.query_id
-    LEFT JOIN pg_catalog.pg_replication_slots r ON r.slot_name = s.slot;
+    LEFT JOIN pg_catalog.pg_replication_slots r ON r.slot_name = s.slot AND r.database = pg_catalog.current_database();
 COMMENT ON VIEW stream.change_slots IS 'replication slots of queries over changes sources, and how much WAL each holds back; wal_status NULL: the slot is gone';
 
 GRANT SELECT ON stream.offset_log, stream.commit_log, stream.progress, stream.dead_letters, stream.queries, stream.attempts, stream.source_lag,

@@ -71,10 +71,18 @@ change_slot_add(const ChangeSlot *slot)
 	heap_insert_row("change_slot", v, n);
 }
 
+struct ReplicationSlot *
+change_slot_find(const char *name)
+{
+	ReplicationSlot *slot = SearchNamedReplicationSlot(name, true);
+
+	return slot && slot->data.database == MyDatabaseId ? slot : NULL;
+}
+
 void
 change_slot_drop(const char *slot)
 {
-	if (SearchNamedReplicationSlot(slot, true) != NULL)
+	if (change_slot_find(slot) != NULL)
 		ReplicationSlotDrop(slot, true);
 }
 

@@ -35,6 +35,8 @@ extern void change_slots_forget(int64 query_id);
 /* The same for sources that are not among these (char *): those it found. */
 extern List *change_slots_keep(int64 query_id, List *sources);
 extern void change_slots_gone(void); /* the extension is about to be dropped, and the table of slots with it */
+/* The slot of this database by that name: a copy of a database names those of the other. */
+extern struct ReplicationSlot *change_slot_find(const char *name);
 /* Drops a replication slot now, if there is one. */
 extern void change_slot_drop(const char *slot);
 

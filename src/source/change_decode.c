@@ -107,13 +107,13 @@ decoder_init(ChangeDecoder *d, ChangeReader *reader, ChangePosition from)
 static void
 slot_acquire(ChangeReader *reader)
 {
-	ReplicationSlot *slot = SearchNamedReplicationSlot(reader->slot->slot, true);
+	ReplicationSlot *slot = change_slot_find(reader->slot->slot);
 	const char *name = reader->table.base.def->name;
 
 	if (slot == NULL || XLogRecPtrIsInvalid(slot->data.restart_lsn))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("changes of source %s are lost", name),
 						slot ? errdetail("Replication slot \"%s\" fell behind by more than max_slot_wal_keep_size, and its WAL was removed.", reader->slot->slot)
-							 : errdetail("Replication slot \"%s\" is gone: it was dropped, or the server was restored or promoted without it.", reader->slot->slot),
+							 : errdetail("Replication slot \"%s\" is gone: it was dropped, or the server was restored or promoted without it, or this database is a copy of the one that has it.", reader->slot->slot),
 						errhint("Start the query afresh with stream.reset_query(), which begins with the rows of the table again.")));
 	ReplicationSlotAcquire(reader->slot->slot, true);
 }
@@ -187,7 +187,7 @@ change_decode(ChangeReader *reader, ChangePosition from, XLogRecPtr upto, int64 
 void
 change_slot_confirm(ChangeReader *reader, XLogRecPtr lsn)
 {
-	if (lsn <= reader->acknowledged || SearchNamedReplicationSlot(reader->slot->slot, true) == NULL)
+	if (lsn <= reader->acknowledged || change_slot_find(reader->slot->slot) == NULL)
 		return;
 	/* The slot must not be ahead of a commit that a crash can take back. */
 	if (!XLogRecPtrIsInvalid(XactLastCommitEnd))
