@@ -2,9 +2,11 @@
  * The table source: what keeps the stamps of its tables true. (Wrapper and server: 30_source.sql.)
  */
 
-CREATE TABLE stream.incarnation (id uuid NOT NULL);
+CREATE TABLE stream.incarnation (id uuid NOT NULL, database oid NOT NULL, outside uuid NOT NULL);
 COMMENT ON TABLE stream.incarnation IS 'of this database: positions of table sources name it; not dumped, so that a restored database refuses them';
-INSERT INTO stream.incarnation VALUES (pg_catalog.gen_random_uuid());
+COMMENT ON COLUMN stream.incarnation.database IS 'which it is: another one was copied (CREATE DATABASE ... TEMPLATE), its queries go on there';
+COMMENT ON COLUMN stream.incarnation.outside IS 'by which other systems know its batches: files, transactions of Kafka; a copy has its own';
+INSERT INTO stream.incarnation SELECT u, d.oid, u FROM pg_catalog.gen_random_uuid() u, pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database();
 
 CREATE FUNCTION stream.next_arrival() RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stream_next_arrival';

@@ -32,6 +32,12 @@ COMMENT ON COLUMN stream.commit_entry.busy_us IS 'like the rows: a total over al
 ALTER TABLE stream.query_run ADD COLUMN ended_at timestamptz;
 COMMENT ON COLUMN stream.query_run.ended_at IS 'when it last stopped, failed or finished: ceased to be wanted';
 
+ALTER TABLE stream.incarnation ADD COLUMN database oid, ADD COLUMN outside uuid;
+UPDATE stream.incarnation SET outside = id, database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+ALTER TABLE stream.incarnation ALTER COLUMN database SET NOT NULL, ALTER COLUMN outside SET NOT NULL;
+COMMENT ON COLUMN stream.incarnation.database IS 'which it is: another one was copied (CREATE DATABASE ... TEMPLATE), its queries go on there';
+COMMENT ON COLUMN stream.incarnation.outside IS 'by which other systems know its batches: files, transactions of Kafka; a copy has its own';
+
 CREATE TABLE stream.change_slot (
     query_id   bigint NOT NULL,
     source     text NOT NULL,

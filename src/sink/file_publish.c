@@ -43,7 +43,7 @@ static bool rename_failed = false;
 static char *
 series_prefix(const FileSeries *series)
 {
-	return psprintf("stream-%.8s-" INT64_FORMAT "-%d-", incarnation_read(), series->query_id, series->incarnation);
+	return psprintf("stream-%.8s-" INT64_FORMAT "-%d-", incarnation_outside(), series->query_id, series->incarnation);
 }
 
 #define PART ".part-"

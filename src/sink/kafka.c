@@ -176,7 +176,7 @@ to_kafka_begin(Sink *base, const BatchInfo *batch)
 	config.owner = sink_owner(base->def);
 	config.topic = base->def->target;
 	config.properties = connection_properties(base->def, options);
-	config.identity = options->transactional ? psprintf("stream_ext-%s-" INT64_FORMAT "-%d", incarnation_read(), batch->query_id, batch->incarnation) : NULL;
+	config.identity = options->transactional ? psprintf("stream_ext-%s-" INT64_FORMAT "-%d", incarnation_outside(), batch->query_id, batch->incarnation) : NULL;
 	sink->batch_id = psprintf(INT64_FORMAT "/%d/" INT64_FORMAT, batch->query_id, batch->incarnation, batch->batch_id);
 	MemoryContextSwitchTo(GetMemoryChunkContext(sink));
 	sink->producer = kafka_producer_get(sink->producer, &config);

@@ -184,6 +184,16 @@ database_to_look_at(Node *stmt)
 	}
 }
 
+/* The new database may hold queries that say they run: its supervisor knows better. */
+static void
+copy_was_made(CreatedbStmt *stmt)
+{
+	char *template = option_text(stmt->options, "template");
+
+	if (template && worker_is_preloaded() && strcmp(template, "template0") != 0 && strcmp(template, "template1") != 0)
+		worker_ask_supervisor_at_commit(get_database_oid(stmt->dbname, true));
+}
+
 /* ---- hooks ---- */
 
 static void
@@ -227,6 +237,8 @@ hook_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, Process
 	}
 	if (prepared)
 		wakeup_all();
+	if (IsA(stmt, CreatedbStmt))
+		copy_was_made((CreatedbStmt *) stmt);
 }
 
 /* The query whose view stream.query_<id> is about to go, 0: none. */

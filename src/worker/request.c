@@ -17,6 +17,7 @@
 #include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
+#include "worker/copy.h"
 #include "worker/event.h"
 #include "worker/failure.h"
 #include "worker/status.h"
@@ -239,6 +240,7 @@ worker_request_start(int64 query_id)
 	QueryRun run;
 
 	worker_check_owner(query);
+	copy_settle();
 	worker_lock_run(query_id);
 	query = query_load_again(query);
 	query_run_load(query_id, &run);

@@ -24,6 +24,7 @@
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "worker/copy.h"
 #include "worker/failure.h"
 #include "worker/status.h"
 #include "worker/worker.h"
@@ -117,6 +118,7 @@ supervisor_look(void)
 	StartTransactionCommand();
 	if (extension_is_ours())
 	{
+		copy_settle();
 		foreach (cell, query_runs(true))
 			supervised_update(lfirst(cell));
 	}
