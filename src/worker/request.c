@@ -240,6 +240,7 @@ worker_request_start(int64 query_id)
 	QueryRun run;
 
 	worker_check_owner(query);
+	PreventCommandDuringRecovery("stream.start_query()");
 	copy_settle();
 	worker_lock_run(query_id);
 	query = query_load_again(query);
@@ -273,6 +274,7 @@ stop(int64 query_id, const char *status, int sqlstate, const char *error)
 	QueryRun run;
 	QueryStatus slot;
 
+	PreventCommandDuringRecovery("stream.stop_query()");
 	worker_lock_run(query_id);
 	query_run_load(query_id, &run);
 	request_arm(&stop_armed);
