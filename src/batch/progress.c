@@ -7,6 +7,8 @@
 #include "util/clock.h"
 #include "util/json_build.h"
 #include "util/options.h"
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 static int64
@@ -89,6 +91,66 @@ progress_operators(JsonBuild *b, QueryRuntime *rt)
 	json_array_end(b);
 }
 
+/* ---- by partition, how far what was read is behind the newest ---- */
+
+typedef struct Behind
+{
+	int64 partitions, sum, min, max;
+} Behind;
+
+static int64
+number_of(const JsonbValue *v)
+{
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(v->val.numeric)));
+}
+
+/* Positions: {partition: offset}, or those by topic; what begins with @ is the source's own. */
+static void
+behind_add(Behind *behind, JsonbContainer *latest, JsonbContainer *reached)
+{
+	JsonbIterator *it = JsonbIteratorInit(latest);
+	JsonbIteratorToken token;
+	JsonbValue key, value, *at;
+
+	while ((token = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	{
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&it, &value, true);
+		at = key.val.string.len > 0 && key.val.string.val[0] != '@' ? findJsonbValueFromContainer(reached, JB_FOBJECT, &key) : NULL;
+		if (at == NULL || at->type != value.type)
+			continue;
+		if (value.type == jbvBinary)
+			behind_add(behind, value.val.binary.data, at->val.binary.data);
+		else if (value.type == jbvNumeric)
+		{
+			int64 n = Max(number_of(&value) - number_of(at), 0);
+
+			behind->min = behind->partitions == 0 ? n : Min(behind->min, n);
+			behind->max = Max(behind->max, n);
+			behind->sum += n;
+			behind->partitions++;
+		}
+	}
+}
+
+/* As text, as Spark has it. */
+static void
+progress_metrics(JsonBuild *b, Jsonb *latest, Jsonb *reached)
+{
+	Behind behind = {0, 0, 0, 0};
+
+	if (latest && reached)
+		behind_add(&behind, &latest->root, &reached->root);
+	if (behind.partitions == 0)
+		return;
+	json_object_begin(b, "metrics");
+	json_add_text(b, "avgOffsetsBehindLatest", psprintf("%.1f", (double) behind.sum / behind.partitions));
+	json_add_text(b, "maxOffsetsBehindLatest", psprintf(INT64_FORMAT, behind.max));
+	json_add_text(b, "minOffsetsBehindLatest", psprintf(INT64_FORMAT, behind.min));
+	json_object_end(b);
+}
+
 static void
 progress_sources(JsonBuild *b, BatchRun *run, double seconds, double since_last)
 {
@@ -100,12 +162,14 @@ progress_sources(JsonBuild *b, BatchRun *run, double seconds, double since_last)
 	{
 		SourceBatch *batch = lfirst(lc);
 		SourceDef *def = batch->reader->def;
+		Position *reached = batch->to ? batch->to : batch->from;
 
 		json_object_begin(b, NULL);
 		json_add_text(b, "description", psprintf("%s source %s", def->ops->kind, def->name));
 		json_add_json(b, "startOffset", batch->from);
-		json_add_json(b, "endOffset", batch->to ? batch->to : batch->from);
+		json_add_json(b, "endOffset", reached);
 		json_add_json(b, "latestOffset", jsonb_get_object(latest, def->name));
+		progress_metrics(b, jsonb_get_object(latest, def->name), reached);
 		json_add_int(b, "numInputRows", batch->rows + batch->rows_bad);
 		json_add_int(b, "numBadRows", batch->rows_bad);
 		if (batch->rows_ahead > 0)

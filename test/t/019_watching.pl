@@ -101,6 +101,8 @@ for my $pair ([ 'one', '"topic": "one"' ], [ 'more', '"topics": ["two", "three"]
 }
 my $lag = "SELECT string_agg(concat_ws(' ', partition, rows_behind, to_char(last_event_time AT TIME ZONE 'UTC', 'HH24:MI:SS')), ', ' ORDER BY partition) FROM stream.source_lag WHERE query = '%s'";
 is(value(sprintf($lag, 'one')), '0 32 10:00:17, 1 8 11:00:11', 'rows behind and newest event of each partition');
+is(value("SELECT p.progress->'sources'->0->'metrics' FROM stream.progress p WHERE query = '$_->[0]'"), $_->[1], 'and as Spark says it')
+	for ([ 'one', '{"avgOffsetsBehindLatest": "20.0", "maxOffsetsBehindLatest": "32", "minOffsetsBehindLatest": "8"}' ], [ 'more', '{"avgOffsetsBehindLatest": "5.0", "maxOffsetsBehindLatest": "12", "minOffsetsBehindLatest": "0"}' ]);
 is(value(sprintf($lag, 'more')), 'three/0 0, three/1 12 13:00:17, two/0 3 12:00:11', 'of each topic and partition');
 $broker->send_value('one', 0, map { "{\"v\": $_, \"ts\": \"2026-03-01T10:00:50Z\"}" } 1 .. 30);
 value("CALL stream.run_batch('one', NULL)");
