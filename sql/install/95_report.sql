@@ -95,8 +95,9 @@ svg { width: 300px; height: 64px; background: #f6f7f9 } polyline { fill: none; s
         || coalesce((SELECT string_agg(stream.report_query(q.id), E'\n' ORDER BY q.name) FROM stream.queries q), '<p>No query.</p>')
         || coalesce((SELECT '<section><h2>Slowest partitions</h2><table><tr><th class="text">query</th><th class="text">source</th><th class="text">partition</th>'
                             '<th>rows behind</th><th>newest event</th><th>behind the clock</th></tr>'
-                            || string_agg(format('<tr><td class="text">%s</td><td class="text">%s</td><td class="text">%s</td><td>%s</td><td>%s</td><td>%s</td></tr>',
-                                                 stream.report_text(l.query), stream.report_text(l.source), stream.report_text(l.partition), l.rows_behind,
+                            || string_agg(format('<tr><td class="text">%s</td><td class="text">%s</td><td class="text">%s</td><td title="as of %s">%s</td><td>%s</td><td>%s</td></tr>',
+                                                 stream.report_text(l.query), stream.report_text(l.source), stream.report_text(l.partition),
+                                                 to_char(l.as_of, 'YYYY-MM-DD HH24:MI:SS'), l.rows_behind,
                                                  to_char(l.last_event_time, 'YYYY-MM-DD HH24:MI:SS'), date_trunc('second', l.event_time_lag)),
                                           '' ORDER BY l.event_time_lag DESC NULLS LAST, l.rows_behind DESC NULLS LAST, l.query, l.partition)
                             || '</table></section>'
