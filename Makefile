@@ -40,6 +40,15 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifneq ($(wildcard $(PGXS)),)
 include $(PGXS)
 docmoduledir := $(EXTENSION)
+MONITORING_DIR = $(DESTDIR)$(docdir)/$(docmoduledir)/monitoring
+install: install-monitoring
+install-monitoring: installdirs
+	$(MKDIR_P) '$(MONITORING_DIR)'
+	$(INSTALL_DATA) $(wildcard doc/monitoring/*) '$(MONITORING_DIR)'
+uninstall: uninstall-monitoring
+uninstall-monitoring:
+	rm -rf '$(MONITORING_DIR)'
+.PHONY: install-monitoring uninstall-monitoring
 else
 all install:
 	@echo "$(PG_CONFIG) is missing or has no development files: 'make deps' installs them" >&2; exit 1

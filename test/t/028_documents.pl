@@ -78,5 +78,20 @@ for my $path ("$top/README.md", grep { !/operations\.md$/ } glob("$top/doc/*.md"
 	$node->safe_psql('postgres', "DROP DATABASE \"$database\" WITH (FORCE)");
 	$broker->finish;
 }
+
+# ---- as installed: what the documents point to is there (those of the tree, from README.md, stay there)
+chomp(my $installed = `pg_config --docdir`);
+$installed .= '/stream_ext';
+my $links = 0;
+for my $path (glob("$installed/*.md"))
+{
+	my $text = slurp_file($path) =~ s/^```.*?^```//gmsr;
+	for my $link ($text =~ /\]\(([^)#:]+)(?:#[^)]*)?\)/g)
+	{
+		$links++;
+		ok(-e "$installed/$link", basename($path) . " points to $link");
+	}
+}
+cmp_ok($links, '>', 10, 'documents are installed');
 $node->stop;
 done_testing();
