@@ -94,6 +94,19 @@ CREATE VIEW stream.source_lag WITH (security_barrier) AS
 COMMENT ON VIEW stream.source_lag IS
     'how far each source of a query is behind, by partition: rows that waited when it last planned a batch (as_of; NULL: the source does not know without counting), and event time';
 
+/* STRICT as source_partitions is. */
+CREATE FUNCTION stream.entry_backlog(conf jsonb, offsets jsonb) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 20
+BEGIN ATOMIC
+    SELECT CASE WHEN conf ? 'waiting'
+                THEN coalesce((conf->>'left')::bigint, 0)
+                     + (SELECT CASE WHEN count(n) = count(*) THEN coalesce(sum(n), 0)::bigint END
+                        FROM (SELECT (conf->'waiting'->>k)::bigint AS n FROM jsonb_object_keys(offsets) k WHERE (conf->'latest' ? k) IS NOT TRUE) s)
+                ELSE 0
+           END;
+END;
+COMMENT ON FUNCTION stream.entry_backlog(jsonb, jsonb) IS 'part of operations: rows that waited behind a batch when it was planned, NULL: not known';
+
 CREATE VIEW stream.operations WITH (security_barrier) AS
     SELECT q.name AS query, o.pid, o.operation, o.batch_id, o.rows_done,
            CASE o.operation
@@ -108,9 +121,28 @@ CREATE VIEW stream.operations WITH (security_barrier) AS
            o.started_at
     FROM stream.running_operations() o
     JOIN stream.visible_query q ON q.id = o.query_id
-    LEFT JOIN stream.offset_entry planned ON planned.query_id = o.query_id AND planned.batch_id = o.batch_id;
+    LEFT JOIN stream.offset_entry planned ON planned.query_id = o.query_id AND planned.batch_id = o.batch_id
+    UNION ALL
+    SELECT b.name, b.pid, 'catching up', b.batch_id, done.rows, done.rows + b.running + b.backlog, NULL, NULL, since.logged_at
+    FROM (
+        SELECT q.id, q.name, coalesce(w.pid, r.pid) AS pid, e.batch_id, stream.entry_backlog(e.conf, e.offsets) AS backlog,
+               CASE WHEN EXISTS (SELECT FROM stream.commit_entry c WHERE c.query_id = e.query_id AND c.batch_id = e.batch_id) THEN 0
+                    ELSE (e.conf->>'rows')::bigint
+               END AS running,
+               (SELECT coalesce(max(z.batch_id), -1) + 1
+                FROM stream.offset_entry z WHERE z.query_id = q.id AND stream.entry_backlog(z.conf, z.offsets) = 0) AS first
+        FROM stream.visible_query q
+        LEFT JOIN stream.worker_status() w ON w.query_id = q.id
+        LEFT JOIN (SELECT query_id, min(pid) AS pid FROM stream.running_operations() WHERE operation = 'running a batch' GROUP BY query_id) r ON r.query_id = q.id
+        CROSS JOIN LATERAL (SELECT * FROM stream.offset_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) e
+        WHERE r.pid IS NOT NULL OR w.is_data_available
+    ) b
+    CROSS JOIN LATERAL (SELECT coalesce(sum((p.progress->>'numInputRows')::bigint), 0)::bigint AS rows
+                        FROM stream.progress_entry p WHERE p.query_id = b.id AND p.batch_id >= b.first) done
+    CROSS JOIN LATERAL (SELECT e.logged_at FROM stream.offset_entry e WHERE e.query_id = b.id AND e.batch_id >= b.first ORDER BY e.batch_id LIMIT 1) since
+    WHERE b.backlog IS DISTINCT FROM 0 AND b.first < b.batch_id;
 COMMENT ON VIEW stream.operations IS
-    'long operations that run right now: batches, loading and folding of state, rewinding; like the views pg_stat_progress_*. Totals are NULL where the source does not know them without counting';
+    'long operations that run right now: batches, catching up by more than one of them, loading and folding of state, rewinding; like the views pg_stat_progress_*. Totals are NULL where the source does not know them without counting';
 
 CREATE VIEW stream.stat WITH (security_barrier) AS
     SELECT q.id AS query_id,

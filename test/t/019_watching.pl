@@ -148,6 +148,19 @@ $node->restart;
 is(value(sprintf($lags, 'wins')), 'public.one 0 0 10:00:50, public.one 1 0 11:00:19', 'a restart forgets nothing of it');
 value("SELECT stream.drop_query('$_')") for ('wins', 'many', 'stuck');
 
+# ---- catching up is a long operation, over many batches: 110 rows waited, ten a batch
+create_query($node, 'behind', 'SELECT v, pg_sleep(0.02) IS NULL AS s FROM one', q{start => false, options => '{"max_rows_per_batch": 10}'});
+is(value("SELECT count(*) FROM stream.operations WHERE query = 'behind'"), '0', 'nothing to do');
+value("SELECT stream.start_query('behind')");
+my $catching = "FROM stream.operations o JOIN stream.queries q ON q.name = o.query WHERE query = 'behind' AND operation = 'catching up'";
+ok(wait_for_sql($node, "SELECT rows_done >= 20 AND rows_total = 110 AND o.pid = q.pid AND started_at < now() $catching", 't'), 'catching up: rows done, and all there are')
+	or diag(value("SELECT o.* $catching"));
+value("CALL stream.process_all_available('behind')");
+ok(wait_for_sql($node, "SELECT count(*) FROM stream.operations WHERE query = 'behind'", '0'), 'until nothing waits');
+create_query($node, 'behind_t', 'SELECT v, pg_sleep(0.02) IS NULL AS s FROM late', q{options => '{"max_rows_per_batch": 10}'});
+ok(wait_for_sql($node, "SELECT rows_done >= 10, rows_total IS NULL FROM stream.operations WHERE query = 'behind_t' AND operation = 'catching up'", 't|t'), 'a table does not know of how many');
+value("SELECT stream.drop_query('$_')") for ('behind', 'behind_t');
+
 create_query($node, 'groups', 'SELECT v, count(*) AS n FROM input GROUP BY v', "output_mode => 'update', start => false");
 value("CALL stream.process_all_available('groups')");
 
