@@ -211,7 +211,7 @@ take_back_groups(Compile *c, Level *final, SinkShape *shape)
 	if (list_length(operators) != 1)
 		return;
 	output = list_nth(c->outputs, index);
-	if (!output->aggregated || output->nkeys == 0 || !shape_finds_groups(c, final, shape, index, &columns))
+	if (!output->aggregated || !shape_finds_groups(c, final, shape, index, &columns))
 		return;
 	gone = makeNode(Query);
 	gone->commandType = CMD_SELECT;

@@ -362,7 +362,7 @@ shape_filters_groups(Compile *c, Level *level)
 	return false;
 }
 
-/* The column of the level's SELECT list as an expression over the operator's output, where it tells a group key; NULL where it does not. */
+/* An expression of the level over the operator's output alone, where it is a group key, an end of one that is a window, or a constant; else NULL. */
 static Node *
 group_column(Compile *c, Level *level, Node *expr, int index, AttrNumber *column)
 {
@@ -379,8 +379,10 @@ group_column(Compile *c, Level *level, Node *expr, int index, AttrNumber *column
 
 		window = group_column(c, level, window, index, column);
 		end->args = list_make1(window);
-		return window && bounds_tell(output, *column) ? (Node *) end : NULL;
+		return window && *column > 0 && bounds_tell(output, *column) ? (Node *) end : NULL;
 	}
+	if (IsA(expr, Const))
+		return copyObject(expr);
 	if (!IsA(expr, Var) || (rte = tree_var_rte(level, var, &at)) == NULL)
 		return NULL;
 	if (rte_operator(rte) == index)
@@ -390,7 +392,7 @@ group_column(Compile *c, Level *level, Node *expr, int index, AttrNumber *column
 			? (Node *) makeVar(1, var->varattno, var->vartype, var->vartypmod, var->varcollid, 0) : NULL;
 	}
 	origins = tree_origins(level, var);
-	if (list_length(origins) != 1)
+	if (list_length(origins) != 1 || (rte->rtekind == RTE_SUBQUERY && !list_member_int(tree_operators_read(rte->subquery), index)))
 		return NULL;
 	return group_column(c, ((Origin *) linitial(origins))->level, ((Origin *) linitial(origins))->expr, index, column);
 }
@@ -417,15 +419,15 @@ shape_finds_groups(Compile *c, Level *final, SinkShape *shape, int index, List *
 			continue;
 		*columns = lappend(*columns, expr);
 		if (expr)
-		{
-			told = bms_add_member(told, column);
 			groups = bms_add_member(groups, tle->resno);
-		}
-		else if (!IsA(tle->expr, Const))
+		if (expr && column > 0)
+			told = bms_add_member(told, column);
+		if (expr == NULL)
 			varies |= bms_is_member(tle->resno, shape->key);
 	}
 	if (!varies || bms_num_members(told) < ((OperatorOutput *) list_nth(c->outputs, index))->nkeys)
 		return false;
+	shape->whole_groups = true;
 	shape->groups = groups;
 	return true;
 }

@@ -34,7 +34,7 @@ columns_to_find_by(Target *target, SinkShape *shape)
 
 	if (!target->upsert)
 		return shape->key;
-	if (shape->groups)
+	if (shape->whole_groups)
 		return shape->groups;
 	for (int i = 1; i <= shape->desc->natts; i++)
 		if (list_member(target->key, list_nth(target->columns, i - 1)))

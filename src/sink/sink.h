@@ -27,7 +27,8 @@ typedef struct SinkShape
 	bool retracts;			/* rows of earlier batches leave the target: `retract` is told them, before the batch's own rows come */
 	bool replaces;			/* a better row takes another one's place under exactly this key: no other will do */
 	bool whole_rows;		/* they have no key: of the rows that are equal in the columns `key`, one leaves */
-	Bitmapset *groups;		/* what leaves is all rows that are equal in these columns; NULL: one by one, by their key */
+	bool whole_groups;		/* what leaves is all rows that are equal in the columns `groups`, not one by one by their key */
+	Bitmapset *groups;
 	Bitmapset *lookup;		/* whole rows: columns an index helps to find them by */
 	const char *leaving;	/* what makes them leave, where a sink that cannot take rows back will not do; NULL: it will */
 } SinkShape;
