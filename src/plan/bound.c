@@ -91,15 +91,9 @@ peel(Node *expr)
 static Expr *
 plus_microseconds(Expr *at, int64 us)
 {
-	Interval *interval = palloc0(sizeof(Interval));
-	bool tz = exprType((Node *) at) == TIMESTAMPTZOID;
+	Interval interval = {.time = us};
 
-	if (us == 0)
-		return at;
-	interval->time = us;
-	return (Expr *) makeFuncExpr(tz ? F_TIMESTAMPTZ_PL_INTERVAL : F_TIMESTAMP_PL_INTERVAL, exprType((Node *) at),
-								 list_make2(at, makeConst(INTERVALOID, -1, InvalidOid, sizeof(Interval), IntervalPGetDatum(interval), false, false)),
-								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	return us == 0 ? at : lineage_plus(at, &interval);
 }
 
 /* A timestamp and the timestamptz it means have the same bits. */
@@ -200,15 +194,18 @@ bound_from_condition(Compile *c, Level *level, Node *condition, Bitmapset *side,
 	lineage = lineage_of(c, level, far.base);
 	if (lineage.kind != LINEAGE_INSTANT || !lineage.has_watermark)
 		return NULL;
-	/* far.base + shift <= later, so the newest far.base that matches is later - the least shift */
-	latest = plus_microseconds((Expr *) copyObject(compared.later), -far.least);
+	near = peel(compared.later);
+	/* far.base + shift <= later, so the newest far.base that matches is later - the least shift; in one sum where the calendar has no say in later's own */
+	if (near.least == near.most)
+		latest = plus_microseconds((Expr *) copyObject(near.base), near.most - far.least);
+	else
+		latest = plus_microseconds((Expr *) copyObject(compared.later), -far.least);
 	bound = palloc0(sizeof(TimeBound));
 	bound->other = lineage;
 	bound->other_type = exprType(far.base);
 	bound->inclusive = compared.inclusive;
 	bound->expires = plus_microseconds(lineage_apply(lineage.closes, latest), compared.inclusive ? 1 : 0);
 
-	near = peel(compared.later);
 	own = lineage_of(c, level, near.base);
 	if (own.kind == LINEAGE_INSTANT && own.has_watermark)
 	{

@@ -209,6 +209,7 @@ extern Lineage lineage_of(Compile *c, Level *level, Node *expr);
 extern Lineage lineage_of_output(Compile *c, Level *level, AttrNumber resno); /* of a column of its SELECT list */
 extern Lineage lineage_of_time(Lineage base, Oid type); /* of a column of that type that carries the event time of base from here on */
 extern Expr *lineage_apply(Expr *closes, Expr *value); /* puts the value into a `closes` */
+extern Expr *lineage_plus(Expr *at, const Interval *interval); /* the sum, which stays below the end of time and raises nothing */
 extern bool lineage_same_columns(List *a, List *b);
 
 /* ---- shape.c ---- */

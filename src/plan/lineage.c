@@ -71,13 +71,35 @@ interval_const(const Interval *interval)
 	return (Expr *) makeConst(INTERVALOID, -1, InvalidOid, sizeof(Interval), IntervalPGetDatum(copy), false, false);
 }
 
-static Expr *
-plus_interval(Expr *at, const Interval *interval)
+/* The last (for a negative length: the first) time the length can be added to; with a month to spare where zones and calendars have a say. */
+static Const *
+last_addend(Oid type, const Interval *interval, bool negative)
 {
-	bool tz = exprType((Node *) at) == TIMESTAMPTZOID;
+	int64 spare = interval->day || interval->month ? 31 * USECS_PER_DAY : 0;
+	int64 length = interval->time + (interval->month * INT64CONST(31) + interval->day) * USECS_PER_DAY;
+	Timestamp last = negative ? MIN_TIMESTAMP + spare : END_TIMESTAMP - 1 - spare;
 
-	return call(tz ? F_TIMESTAMPTZ_PL_INTERVAL : F_TIMESTAMP_PL_INTERVAL, exprType((Node *) at),
-				list_make2(at, interval_const(interval)));
+	return makeConst(type, -1, InvalidOid, sizeof(Timestamp), TimestampGetDatum(last - length), false, FLOAT8PASSBYVAL);
+}
+
+/* A row at the end of time must not fail the batch over a sum that its query does not ask for: such times count as the last one that can be added to. */
+static Expr *
+within_time(Expr *at, const Interval *interval)
+{
+	Oid type = exprType((Node *) at);
+	bool tz = type == TIMESTAMPTZOID, negative = interval->time < 0 || interval->day < 0 || interval->month < 0;
+	Oid smaller = tz ? F_TIMESTAMPTZ_SMALLER : F_TIMESTAMP_SMALLER, larger = tz ? F_TIMESTAMPTZ_LARGER : F_TIMESTAMP_LARGER;
+
+	return call(negative ? larger : smaller, type, list_make2(at, last_addend(type, interval, negative)));
+}
+
+Expr *
+lineage_plus(Expr *at, const Interval *interval)
+{
+	Oid type = exprType((Node *) at);
+
+	return call(type == TIMESTAMPTZOID ? F_TIMESTAMPTZ_PL_INTERVAL : F_TIMESTAMP_PL_INTERVAL, type,
+				list_make2(within_time(at, interval), interval_const(interval)));
 }
 
 /* The interval an expression always has; NULL when rows decide, or when it contains months and no fixed length. */
@@ -191,11 +213,11 @@ date_trunc_of(Lineage base, FuncExpr *f)
 		return no_lineage;
 	if (zone && (unit->day != 0 || unit->month != 0))
 	{
-		next = call(F_TIMEZONE_TEXT_TIMESTAMPTZ, TIMESTAMPOID, list_make2(zone, start));
-		next = call(F_TIMEZONE_TEXT_TIMESTAMP, TIMESTAMPTZOID, list_make2(copyObject(zone), plus_interval(next, unit)));
+		next = call(F_TIMEZONE_TEXT_TIMESTAMPTZ, TIMESTAMPOID, list_make2(zone, within_time(start, unit)));
+		next = call(F_TIMEZONE_TEXT_TIMESTAMP, TIMESTAMPTZOID, list_make2(copyObject(zone), lineage_plus(next, unit)));
 	}
 	else
-		next = plus_interval(start, unit);
+		next = lineage_plus(start, unit);
 	return instant(base, lineage_apply(base.closes, next));
 }
 
@@ -206,7 +228,7 @@ date_bin_of(Lineage base, FuncExpr *f)
 
 	if (stride == NULL)
 		return no_lineage;
-	return instant(base, lineage_apply(base.closes, plus_interval(value_of(f->funcresulttype), stride)));
+	return instant(base, lineage_apply(base.closes, lineage_plus(value_of(f->funcresulttype), stride)));
 }
 
 /* The start of a window says when it closes only if all windows are equally long. */
@@ -215,7 +237,7 @@ lower_of(Lineage window, FuncExpr *f)
 {
 	if (window.length == NULL)
 		return no_lineage;
-	return instant(window, lineage_apply(window.at_end, plus_interval(value_of(f->funcresulttype), window.length)));
+	return instant(window, lineage_apply(window.at_end, lineage_plus(value_of(f->funcresulttype), window.length)));
 }
 
 /* AT TIME ZONE 'UTC' turns a timestamp into the timestamptz it means, and back. */
