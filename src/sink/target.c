@@ -171,6 +171,17 @@ key_is_told(Target *target, SinkShape *shape, bool *same)
 	return told == list_length(target->key);
 }
 
+static List *
+columns_of(Target *target, Bitmapset *members)
+{
+	List *columns = NIL;
+	int i = -1;
+
+	while ((i = bms_next_member(members, i)) >= 0)
+		columns = lappend(columns, list_nth(target->columns, i - 1));
+	return columns;
+}
+
 /* HAVING alone takes rows back only where one key is one group; the rest has to. */
 static void
 decide_retraction(Target *target, SinkDef *def, SinkShape *shape)
@@ -208,15 +219,13 @@ target_describe(SinkDef *def, SinkShape *shape)
 		key_from_option(target, def, shape, key);
 	else if (shape->mode == OUTPUT_UPDATE && shape->aggregated)
 	{
-		int i = -1;
-
 		if (shape->expanded)
 			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a set-returning function of aggregates cannot be upserted into a table"),
 							errdetail("The rows that column \"%s\" of query \"%s\" makes of a group would replace each other.", shape->expanded, def->query_name),
 							errhint("Use output mode complete, name columns that tell them apart in the table sink's option \"key\", or call the function when you read the target.")));
 		target->upsert = target->key_is_shape_key = true;
-		while ((i = bms_next_member(shape->key, i)) >= 0)
-			target->key = lappend(target->key, list_nth(target->columns, i - 1));
+		/* whole groups are found by the first columns of the index */
+		target->key = list_concat(columns_of(target, bms_intersect(shape->key, shape->groups)), columns_of(target, bms_difference(shape->key, shape->groups)));
 	}
 	decide_retraction(target, def, shape);
 	return target;
