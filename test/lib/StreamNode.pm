@@ -6,7 +6,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep time);
 use Exporter 'import';
-our @EXPORT = qw(new_node table_source create_query status_is wait_for wait_for_sql worker_pid process_gone processes);
+our @EXPORT = qw(new_node table_source create_query status_is wait_for wait_for_sql worker_pid process_gone processes set_failpoints);
 
 # A started cluster; further lines go to its configuration. Database postgres has the extension.
 sub new_node
@@ -56,6 +56,16 @@ sub wait_for_sql
 	my $ok = wait_for(sub { my (undef, $out) = $node->psql($db // 'postgres', $sql); $seen = $out // ''; return $seen eq $expected }, $timeout);
 	print "# last seen: $seen\n" unless $ok;
 	return $ok;
+}
+
+# Of all processes there are: a new session has it only when the postmaster has told the others.
+sub set_failpoints
+{
+	my ($node, $points) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET stream_ext.failpoints = '$points'");
+	$node->reload;
+	die 'the failpoints were not reloaded' if !wait_for_sql($node, 'SHOW stream_ext.failpoints', $points);
+	return;
 }
 
 sub status_is

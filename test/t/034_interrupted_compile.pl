@@ -16,15 +16,14 @@ $node->safe_psql('postgres', q{
 	SELECT stream.create_source('b', 'table', options => '{"table": "b_t"}');
 	SELECT stream.create_query('q', 'SELECT id FROM a UNION ALL SELECT id FROM b', stream.to_table('q_out'), start => false)});
 
-# The first compile passes "opening" twice, for two sources, and "staging" once: the next compile is stopped at its last source, or in its first stage.
+# The setting comes when the worker has its first plan, and counts from then on: the next compile is stopped at its last source, or in its first stage.
 my $rows = 0;
-for my $point ('opening:4', 'staging:2')
+for my $point ('opening:2', 'staging:1')
 {
-	$node->safe_psql('postgres', "ALTER ROLE CURRENT_USER SET stream_ext.failpoints = '$point:sleep'");
 	$node->safe_psql('postgres', "SELECT stream.start_query('q')");
-	$node->safe_psql('postgres', 'ALTER ROLE CURRENT_USER RESET stream_ext.failpoints');
 	ok(status_is($node, 'q', 'running'), "$point: runs");
 	$node->safe_psql('postgres', "CALL stream.process_all_available('q')");
+	set_failpoints($node, "$point:sleep");
 	$node->safe_psql('postgres', 'ALTER TABLE q_out SET (fillfactor = ' . (50 + $rows) . ')');
 	$node->safe_psql('postgres', "INSERT INTO a_t SELECT generate_series($rows + 1, $rows + 5); INSERT INTO b_t SELECT generate_series($rows + 1, $rows + 5)");
 	$rows += 5;
@@ -32,6 +31,8 @@ for my $point ('opening:4', 'staging:2')
 		WHERE backend_type = 'stream_ext worker' AND state = 'active' AND query = 'batch' AND state_change < clock_timestamp() - interval '0.3 s'", '1'), 'cancelled where it stands');
 	ok(wait_for_sql($node, 'SELECT count(*), count(DISTINCT id), max(id) FROM q_out', 2 * $rows . "|$rows|$rows"), 'rows of both sources, once');
 	$node->safe_psql('postgres', "SELECT stream.stop_query('q')");
+	set_failpoints($node, '');
 }
+
 $node->stop;
 done_testing();
