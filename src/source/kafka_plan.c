@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "util/clock.h"
+#include "util/failpoint.h"
 #include "utils/builtins.h"
 
 #define BATCH_MESSAGES 1000000 /* in a batch when the query sets no limit */
@@ -160,6 +161,7 @@ plan_pull(Plan *plan)
 			kafka_window_trim(reader, partition, from);
 		kafka_window_pull(reader, partition, kafka_window_room(reader, partition), 0);
 		kafka_check_fetcher(reader, partition);
+		FAILPOINT("pulled");
 	}
 }
 
@@ -424,5 +426,11 @@ kafka_advance(SourceReader *base, Position *from, Position *ceiling, const ReadL
 		return plan_nothing(&plan);
 	waiting = plan_backlog(&plan);
 	plan_limit(&plan, limit);
+	/*
+	 * Partitions are looked at one after the other: what came to the first in the meantime may have been sent before what the range takes of the last.
+	 * It waits for the next batch, and must hold the watermark until then.
+	 */
+	if (!plan.ceiling && reader->npartitions > 1)
+		plan_pull(&plan);
 	return plan_result(&plan, waiting);
 }

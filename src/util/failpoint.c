@@ -77,6 +77,21 @@ count_pass(const char *step)
 	return 0;
 }
 
+/* In a transaction of its own where there is none. */
+static void
+wait_for_lock(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	bool inside = IsTransactionState();
+
+	if (!inside)
+		StartTransactionCommand();
+	(void) DirectFunctionCall1(pg_advisory_xact_lock_shared_int8, Int64GetDatum(FAILPOINT_LOCK));
+	if (!inside)
+		CommitTransactionCommand();
+	MemoryContextSwitchTo(caller);
+}
+
 static void
 act(const char *step, const char *action)
 {
@@ -93,7 +108,7 @@ act(const char *step, const char *action)
 		}
 	}
 	else if (strcmp(action, "wait") == 0)
-		(void) DirectFunctionCall1(pg_advisory_xact_lock_shared_int8, Int64GetDatum(FAILPOINT_LOCK));
+		wait_for_lock();
 	else
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown failpoint action \"%s\"", action),
 						errhint("Actions are kill9, error, sleep and wait.")));
