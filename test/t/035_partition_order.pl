@@ -23,6 +23,7 @@ sub send_times
 	my ($partition, @times) = @_;
 	$broker->send_value('t', $partition, map { qq({"at": "$_"}) } @times);
 }
+
 # The first batch after that one: how many rows, up to which time.
 sub next_batch
 {
@@ -44,8 +45,8 @@ for my $day (10 .. 29)
 	ok(wait_for_sql($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", '1'), 'it has looked at the first partition');
 	send_times(0, "2026-03-${day}T10:05:00Z");
 	send_times(1, "2026-03-${day}T10:11:30Z");
+	set_failpoints($node, '');    # while it waits: in the meantime what was sent arrives
 	$holder->query_safe('SELECT pg_advisory_unlock(7001)');
-	set_failpoints($node, '');
 	$rows += 3;
 	ok(wait_for_sql($node, 'SELECT sum(num_input_rows) FROM stream.progress', $rows), 'the rest is read');
 	$met = 1 if next_batch($last) =~ /^2\|.*T10:11:30/;
