@@ -143,6 +143,8 @@ typedef struct QueryRun
 extern void query_run_load(int64 query_id, QueryRun *run);
 /* Writes the row (insert or update); NULL run_id keeps, status must be one of the eight. C table access. */
 extern void query_run_store(int64 query_id, const QueryRun *run);
+/* It is not to run any more, and no failure is held against it; to be stored by the caller. */
+extern void query_run_end(QueryRun *run, const char *status);
 /* What it failed at is mended: stopped, and no failure is held against it. */
 extern void query_run_forgive(int64 query_id);
 typedef struct RunEntry

@@ -95,6 +95,16 @@ query_run_store(int64 query_id, const QueryRun *run)
 }
 
 void
+query_run_end(QueryRun *run, const char *status)
+{
+	run->wanted = false;
+	run->status = unconstify(char *, status);
+	run->failures = 0;
+	run->sqlstate = run->error = NULL;
+	run->retry_at = 0;
+}
+
+void
 query_run_forgive(int64 query_id)
 {
 	QueryRun run;

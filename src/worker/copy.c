@@ -18,11 +18,7 @@ run_stop(int64 query_id)
 	QueryRun run;
 
 	query_run_load(query_id, &run);
-	run.wanted = false;
-	run.status = "stopped";
-	run.failures = 0;
-	run.sqlstate = run.error = NULL;
-	run.retry_at = 0;
+	query_run_end(&run, "stopped");
 	query_run_store(query_id, &run);
 	attempt_end(query_id, "stopped", NULL, NULL);
 }

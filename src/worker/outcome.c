@@ -112,11 +112,7 @@ outcome_finished(int64 query_id, int64 last_batch)
 
 	if (wanted)
 	{
-		run.wanted = false;
-		run.status = "finished";
-		run.failures = 0;
-		run.sqlstate = run.error = NULL;
-		run.retry_at = 0;
+		query_run_end(&run, "finished");
 		query_run_store(query_id, &run);
 		attempt_end(query_id, "finished", NULL, NULL);
 		event_notify(query_id, "termination", last_batch);
