@@ -207,13 +207,23 @@ CREATE VIEW stream.pace WITH (security_barrier) AS
     FROM verdict;
 COMMENT ON VIEW stream.pace IS 'is a query falling behind: the reason, NULL if it is not, and what helps';
 
-/* Do nearly all rows of a source turn out to be unreadable, by the last ten batches. */
+/* Do nearly all rows of a source turn out to be unreadable: by the last ten batches, and, where rows come one by one, further back until there are twenty. */
 CREATE VIEW stream.quality WITH (security_barrier) AS
-    WITH recent AS (
-        SELECT q.id, s.source->>'description' AS description, sum((s.source->>'numInputRows')::bigint) AS rows, sum((s.source->>'numBadRows')::bigint) AS rows_bad
+    WITH batch AS (
+        SELECT q.id, p.age, s.source->>'description' AS description, (s.source->>'numInputRows')::bigint AS rows, (s.source->>'numBadRows')::bigint AS rows_bad
         FROM stream.visible_query q
-        CROSS JOIN LATERAL (SELECT e.progress FROM stream.progress_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 10) p
+        LEFT JOIN LATERAL (SELECT e.batch_id, e.rows_bad FROM stream.commit_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC LIMIT 1) c ON true
+        LEFT JOIN stream.commit_entry before ON before.query_id = q.id AND before.batch_id = c.batch_id - 100
+        CROSS JOIN LATERAL (
+            SELECT e.progress, row_number() OVER (ORDER BY e.batch_id DESC) AS age
+            FROM stream.progress_entry e WHERE e.query_id = q.id ORDER BY e.batch_id DESC
+            LIMIT CASE WHEN c.rows_bad > coalesce(before.rows_bad, 0) THEN 100 ELSE 10 END /* without unreadable rows, nothing to look for */
+        ) p
         CROSS JOIN LATERAL jsonb_array_elements(p.progress->'sources') s(source)
+    ), recent AS (
+        SELECT id, description, sum(rows) AS rows, sum(rows_bad) AS rows_bad
+        FROM (SELECT *, sum(rows) OVER (PARTITION BY id, description ORDER BY age) - rows AS rows_since FROM batch) b
+        WHERE age <= 10 OR rows_since < 20
         GROUP BY 1, 2
     )
     SELECT id AS query_id, description AS source, rows, rows_bad,
@@ -224,7 +234,7 @@ CREATE VIEW stream.quality WITH (security_barrier) AS
                 THEN 'stream.dead_letters says why, unless on_bad_row is skip. Mend the source (stream.alter_source), then stream.replay_dead_letters feeds them in again.'
            END AS advice
     FROM recent;
-COMMENT ON VIEW stream.quality IS 'rows and unreadable rows of each source of a query in its last ten batches; the reason, if those are nearly all, and what helps';
+COMMENT ON VIEW stream.quality IS 'rows and unreadable rows of each source of a query in its last ten batches, or in more until there are twenty rows; the reason, if the unreadable are nearly all, and what helps';
 
 CREATE VIEW stream.queries WITH (security_barrier) AS
     SELECT q.id,

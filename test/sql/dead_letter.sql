@@ -97,6 +97,23 @@ CALL stream.process_all_available('dl_c');
 SELECT a, b FROM dl_csv_out ORDER BY b;
 SELECT stream.drop_query('dl_c');
 
+-- nothing of a source can be read: said of rows that come one by one too, and no longer once some can
+\set mkdir 'cat > /dev/null; mkdir -p ' :dir /trickle
+COPY (SELECT 1) TO PROGRAM :'mkdir';
+SELECT stream.create_source('dl_trickle', 'file', 'a int', jsonb_build_object('path', :'dir' || '/trickle', 'format', 'json', 'max_files_per_batch', 1));
+SELECT stream.create_query('dl_t', 'SELECT a FROM dl_trickle', stream.to_table('dl_trickle_out'), start => false);
+SELECT count(file_put(:'dir' || '/trickle', format('%s.json', i), ARRAY['x'])) FROM generate_series(101, 119) i;
+CALL stream.process_all_available('dl_t');
+CREATE VIEW trickle AS SELECT q.last_batch_id, s.rows, s.rows_bad, q.unreadable_reason, q.unreadable_advice FROM stream.quality s JOIN stream.queries q ON q.id = s.query_id WHERE q.name = 'dl_t';
+SELECT * FROM trickle;
+SELECT count(file_put(:'dir' || '/trickle', format('%s.json', i), ARRAY['x'])) FROM generate_series(120, 125) i;
+CALL stream.process_all_available('dl_t');
+SELECT * FROM trickle;
+SELECT count(file_put(:'dir' || '/trickle', format('%s.json', i), ARRAY['{"a": 1}'])) FROM generate_series(126, 128) i;
+CALL stream.process_all_available('dl_t');
+SELECT * FROM trickle;
+SELECT stream.drop_query('dl_t');
+
 -- too many at once fail the batch
 SELECT stream.alter_source('dl_in', '{"on_bad_row": "dead_letter", "timestamp_unit": null}');
 SELECT stream.create_query('dl_few', 'SELECT id FROM dl_in', stream.to_table('dl_few_out'), options => '{"max_bad_rows_per_batch": 1}', start => false);
