@@ -97,7 +97,7 @@ $locker->quit;
 ok(wait_for_sql($node, "SELECT count(*) FROM q_out", '4'), 'and the batch comes again');
 
 # ticks
-create_query($node, 'ticking', 'SELECT v FROM input', "trigger => stream.processing_time('1 hour')");
+create_query($node, 'ticking', 'SELECT v FROM input', "trigger => stream.processing_time('100000 days')");
 $node->safe_psql('postgres', "CALL stream.process_all_available('ticking')");
 $node->safe_psql('postgres', 'INSERT INTO input_t VALUES (4)');
 $node->safe_psql('postgres', 'SELECT pg_sleep(0.3)');

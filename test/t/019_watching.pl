@@ -71,9 +71,9 @@ is(join("\n", grep { !/LOG:  statement: / } split /\n/, slurp_file($node->logfil
 
 # ---- falling behind
 table_source($node, 'slow', 'v float8');
-create_query($node, 'tick', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow', "trigger => stream.processing_time('200 milliseconds')");
-value('INSERT INTO slow_t VALUES (0.4)');
-ok(wait_for_sql($node, "SELECT falling_behind, behind_reason ~ '^the last batch took 4\\d\\d ms, the trigger''s interval is 200 ms\$', behind_advice ~ 'stream.alter_query' FROM stream.queries WHERE name = 'tick'", 't|t|t'),
+create_query($node, 'tick', 'SELECT v, pg_sleep(v) IS NULL AS s FROM slow', "trigger => stream.processing_time('1 second')");
+value('INSERT INTO slow_t VALUES (1.2)');
+ok(wait_for_sql($node, "SELECT falling_behind, behind_reason ~ '^the last batch took \\d{4} ms, the trigger''s interval is 1000 ms\$', behind_advice ~ 'stream.alter_query' FROM stream.queries WHERE name = 'tick'", 't|t|t'),
 	'a batch longer than the interval: reason and advice');
 value('INSERT INTO slow_t VALUES (0)');
 ok(wait_for_sql($node, "SELECT falling_behind, behind_reason IS NULL FROM stream.queries WHERE name = 'tick'", 'f|t'), 'until one is quicker');
@@ -185,7 +185,7 @@ sub rubbish_is_seen
 	return value(q{SELECT coalesce(unreadable_reason, '-') || ' ' || coalesce(substr(unreadable_advice, 1, 32), '-') FROM stream.queries WHERE name = 'reads'});
 }
 is(rubbish_is_seen('{"v": "x"}', 19), '- -', 'a few rows say nothing');
-is(rubbish_is_seen('{"v": "x"}', 11), '30 of the last 30 rows of kafka source public.rubbish cannot be read stream.dead_letters says why, un', 'a source of which nothing can be read: reason and advice');
+like(rubbish_is_seen('{"v": "x"}', 11), qr/^(2\d|30) of the last \1 rows of kafka source public\.rubbish cannot be read stream\.dead_letters says why, un/, 'a source of which nothing can be read: reason and advice');
 rubbish_is_seen('{"v": "x"}', 10) for 1 .. 3;
 value('INSERT INTO input_t SELECT generate_series(200, 229)'); # it looks at the last ten batches, and messages may have come in more
 value("CALL stream.process_all_available('reads')");
