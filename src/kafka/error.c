@@ -32,6 +32,11 @@ kafka_complaint_hint(const char *complaint)
 		{"brokers are down", "", TLS_HINT}, /* they hang up, and librdkafka 2.14 does not guess why */
 		{"PLAINTEXT broker listener", "", NO_TLS_HINT},
 		{"SSL handshake failed", "unexpected eof", NO_TLS_HINT},
+		/* Without a guess, when the connection is reset. */
+		{"Disconnected", "in state APIVERSION_QUERY", TLS_HINT},
+		{"Connection reset", "in state APIVERSION_QUERY", TLS_HINT},
+		{"Disconnected", "in state SSL_HANDSHAKE", NO_TLS_HINT},
+		{"Connection reset", "in state SSL_HANDSHAKE", NO_TLS_HINT},
 		{"SASL authentication error", "", "Correct sasl.username and sasl.password of the user mapping (ALTER USER MAPPING)."},
 		{"mechanism", "Unsupported SASL mechanism", "Set \"sasl.mechanism\" of the server to one that the brokers support."},
 		{"broker might require SASL", "",

@@ -8,6 +8,7 @@ use StreamBroker;
 use StreamNode;
 use IO::Socket::INET;
 use POSIX ();
+use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 
 plan skip_all => 'no openssl here' unless `openssl version 2>&1` =~ /^OpenSSL/;
@@ -22,10 +23,21 @@ if (!$pid) { exec("cd '$dir' && exec openssl s_server -accept 127.0.0.1:0 -cert 
 my $port;
 wait_for(sub { -e "$dir/tls.log" && (($port) = slurp_file("$dir/tls.log") =~ /ACCEPT .*:(\d+)/) }, 60) or die 'openssl s_server does not start';
 
-# What Kafka does with TLS on a port without: it hangs up. And a port where nothing listens, which nobody is given meanwhile.
-my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) or die;
-my $hangs_up = fork() // die;
-if (!$hangs_up) { while (my $client = $deaf->accept) { sysread($client, my $hello, 1); close($client); } POSIX::_exit(0); }
+# What Kafka does with TLS on a port without: it hangs up, with what it was sent read to its end or not. librdkafka has words of its own for each.
+my %deaf = map { $_ => IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) // die } 'hangs_up', 'resets';
+my @deaf = map { my $name = $_; my $deaf = fork() // die; if (!$deaf) { hang_up($deaf{$name}, $name eq 'resets'); POSIX::_exit(0); } $deaf } sort keys %deaf;
+sub hang_up
+{
+	my ($listener, $reset) = @_;
+	while (my $client = $listener->accept)
+	{
+		sysread($client, my $hello, $reset ? 1 : 65536);
+		setsockopt($client, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0)) if $reset;
+		close($client);
+	}
+	return;
+}
+# And a port where nothing listens, which nobody is given meanwhile.
 my $closed = IO::Socket::INET->new(LocalAddr => '127.0.0.1') or die;
 
 my $plain = $broker->bootstrap;
@@ -34,16 +46,21 @@ table_source($node, 'input', 'value text');
 $node->safe_psql('postgres', qq(INSERT INTO input_t VALUES ('x');
 	CREATE SERVER no_tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:$port');
 	CREATE SERVER tls FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
-	CREATE SERVER hangs_up FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$deaf->sockport}', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER hangs_up FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$deaf{hangs_up}->sockport}', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER resets FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$deaf{resets}->sockport}', "security.protocol" 'ssl', "ssl.ca.pem" '$pem');
+	CREATE SERVER resets_plain FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$deaf{resets}->sockport}');
 	CREATE SERVER other_ca FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:$port', "security.protocol" 'ssl');
 	CREATE SERVER closed FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '127.0.0.1:${\$closed->sockport}');
 	CREATE SERVER nowhere FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" 'no-such-host.invalid:9092');
 	CREATE SERVER no_mechanism FOREIGN DATA WRAPPER stream_kafka OPTIONS ("bootstrap.servers" '$plain', "security.protocol" 'sasl_ssl')));
+my $tls = qr/HINT:  Perhaps the brokers speak TLS at that address: set security\.protocol of the server to "ssl"/;
 my $no_tls = qr/HINT:  Perhaps the brokers do not speak TLS at that address: .*set security\.protocol of the server to "plaintext"/;
 my %hint = (
-	no_tls => qr/HINT:  Perhaps the brokers speak TLS at that address: set security\.protocol of the server to "ssl"/,
+	no_tls => $tls,
+	resets_plain => $tls,
 	tls => $no_tls,
 	hangs_up => $no_tls,
+	resets => $no_tls,
 	other_ca => qr/HINT:  Put the certificate that signed the broker's, as PEM text, into option "ssl\.ca\.pem" of the server; .* name the host/,
 	closed => qr/Connection refused.*HINT:  Nothing listens there: correct "bootstrap\.servers" of the server, or start the broker/s,
 	nowhere => qr/Failed to resolve.*HINT:  Correct "bootstrap\.servers" of the server/s);
@@ -59,7 +76,7 @@ for my $server (sort keys %hint)
 	{
 		my $error = '';
 		ok(wait_for(sub { $error = $node->safe_psql('postgres', "SELECT sqlstate, error FROM stream.queries WHERE name = '$query' AND status = 'restarting'"); return $error =~ $hint{$server} }, 60),
-			"query $query says what may be wrong") or diag($error);
+			"query $query says what may be wrong") or diag($error); note $error;
 		like($error, qr/^(08006|28000)\|/, "and tries again: $query");
 		$node->safe_psql('postgres', "SELECT stream.stop_query('$query')");
 	}
@@ -69,7 +86,7 @@ $node->safe_psql('postgres', q(SELECT stream.create_source('no_mechanism', 'kafk
 my (undef, undef, $err) = $node->psql('postgres', q(SELECT stream.create_query('no_mechanism', 'SELECT id FROM no_mechanism', stream.to_table('x'))));
 like($err, qr/could not make a Kafka client for source public\.no_mechanism.*HINT:  Set "sasl\.mechanisms" of the server/s, 'a password needs a mechanism');
 
-kill 'KILL', $pid, $hangs_up;
-waitpid($_, 0) for $pid, $hangs_up;
+kill 'KILL', $pid, @deaf;
+waitpid($_, 0) for $pid, @deaf;
 $node->stop;
 done_testing();
