@@ -23,6 +23,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 #include "worker/event.h"
 #include "worker/failure.h"
 #include "worker/housekeeper.h"
@@ -35,6 +36,7 @@
 #define REST_US (10 * INT64CONST(1000))
 #define RECORD_AGAIN_US INT64CONST(1000000)
 #define RECORD_ATTEMPTS 10
+#define LEAVE_LOCK_TIMEOUT "1s"
 
 typedef struct Worker
 {
@@ -59,6 +61,7 @@ typedef struct Worker
 	int64 last_trigger_mono;
 	int64 statistics_due;	   /* monotonic; 0: all are reported */
 	ErrorData *error;		   /* not recorded yet */
+	bool leaving;			   /* asked to stop: what the query has open is being ended */
 	int record_attempts;
 	int failures;			   /* in a row */
 	int lasting_failures;	   /* of those, not transient: max_retries limits them */
@@ -349,7 +352,7 @@ worker_caught(Worker *w)
 	}
 	w->error = error;
 	w->record_attempts = 0;
-	if (w->rt && failure_is_transient(error->sqlerrcode))
+	if (w->rt && (failure_is_transient(error->sqlerrcode) || status_stop_requested()))
 		runtime_forget(w->rt); /* the same plan and state will do */
 	else
 		worker_close(w);
@@ -386,18 +389,30 @@ worker_record_failure(Worker *w)
 
 /* ---- leave ---- */
 
+/* SIGINT is how who waits for us to stop repeats himself, five times a second; and how the clock that limits a wait for a lock speaks. */
+static void
+cancel_if_timeout(SIGNAL_ARGS)
+{
+	if (get_timeout_indicator(LOCK_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
 /*
- * Asked to stop. An epoch that is open ends here; it is committed already but for its entry in the logs, so whoever runs the query next can end it as well.
- * Cancels are for batches: one that comes now is the repetition of the one that brought us here.
+ * Asked to stop, which as a rule has cancelled a batch and with it our lock. An epoch that is open ends here; it is committed already but for its entry in the
+ * logs, so where that cannot be done whoever runs the query next ends it as well: for one, when who waits for us holds a lock on what the query reads.
  */
 static void
 worker_leave(Worker *w)
 {
-	if (w->rt == NULL || w->error || !w->locked)
+	if (w->rt == NULL || w->leaving)
 		return;
-	HOLD_CANCEL_INTERRUPTS();
+	w->leaving = true;
+	pqsignal(SIGINT, cancel_if_timeout);
+	QueryCancelPending = false;
+	process_set("lock_timeout", LEAVE_LOCK_TIMEOUT);
+	if (!w->locked)
+		worker_open(w);
 	batch_leave(w->rt);
-	RESUME_CANCEL_INTERRUPTS();
 	w->last_batch = w->rt->last_batch;
 }
 

@@ -4,6 +4,7 @@ use strict;
 use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::Bin/../lib";
+use PostgreSQL::Test::Utils;
 use StreamKill;
 use StreamNode;
 use Test::More;
@@ -28,6 +29,38 @@ value("SELECT stream.stop_query('long')");
 is(value("SELECT string_agg(batch_id::text, ',') FROM stream.offset_log"), '0', 'a stop ends the epoch');
 is(value("SELECT num_input_rows || ' ' || num_output_rows FROM stream.progress"), '3 3', 'its progress counts all of it');
 is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'nothing is left open');
+
+# ---- stopped in the middle of a flush, by a function that lets itself be cancelled or makes something else of it: what was flushed before is an epoch
+value(q{
+	CREATE FUNCTION hang(v int) RETURNS int LANGUAGE plpgsql AS $$
+	BEGIN
+		IF v > 0 THEN PERFORM pg_sleep(600); END IF;
+		RETURN v;
+	EXCEPTION WHEN query_canceled THEN
+		IF v = 1 THEN RAISE; END IF;
+		RAISE 'not now';
+	END $$});
+for my $hang (1, 2)
+{
+	table_source($node, 'now', 'v int');
+	create_query($node, 'hang', 'SELECT hang(v) AS v FROM now', "output_mode => 'update', trigger => stream.real_time('1 hour')");
+	value('INSERT INTO now_t VALUES (0)');
+	ok(wait_for_sql($node, 'SELECT count(*) FROM hang_out', '1'), 'a row is there');
+	value("INSERT INTO now_t VALUES ($hang)");
+	ok(wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity a JOIN stream.queries q USING (pid) WHERE q.name = 'hang' AND a.wait_event = 'PgSleep'}, '1'), 'the next one hangs');
+	value("SELECT stream.stop_query('hang')");
+	is(value("SELECT batch_id || ' ' || num_input_rows FROM stream.progress WHERE query = 'hang'"), '0 1', 'a stop ends the epoch');
+	is(value("SELECT count(*) FROM stream.commit_log JOIN stream.queries q ON q.id = query_id WHERE name = 'hang'"), '1', 'and logs it');
+	is(value('SELECT count(*) FROM stream.epoch_entry'), '0', 'nothing is left open');
+	value("DELETE FROM now_t; INSERT INTO now_t VALUES (-$hang); SELECT stream.start_query('hang')");
+	ok(wait_for_sql($node, q{SELECT string_agg(v || '/' || batch_id, ' ' ORDER BY batch_id) FROM hang_out}, "0/0 -$hang/1"), 'it goes on behind it');
+
+	# Who waits for it to stop holds what it reads: the epoch is not ended, and nobody is ended by force.
+	value('DROP TABLE now_t CASCADE');
+	ok(status_is($node, 'hang', 'failed'), 'a query without its source');
+	value(q{SELECT stream.drop_query('hang'); DROP TABLE hang_out});
+}
+unlike(slurp_file($node->logfile), qr/terminating background worker "stream_ext/, 'each worker left by itself');
 
 # ---- the other triggers go on where it was
 value(q{INSERT INTO input_t VALUES (4); SELECT stream.alter_query('long', trigger => stream.processing_time('0 seconds'))});

@@ -115,6 +115,20 @@ for my $wrong ([ '{"compact_every": 0}', qr/compact_every/ ], [ '{"compact_every
 	like($error, $wrong->[1], "refused: $wrong->[0]");
 }
 
+# A query that is stopped hands out what it has gathered, also when that cancels a batch.
+$node->safe_psql('postgres', qq{CREATE TABLE hang_t (id int);
+	CREATE FUNCTION hang(id int) RETURNS int LANGUAGE sql AS 'SELECT CASE WHEN id = 2 THEN length(pg_sleep(600)::text) ELSE id END';
+	SELECT stream.create_source('now', 'table', options => '{"table": "hang_t"}');
+	SELECT stream.create_query('hang', 'SELECT hang(id) AS id FROM now', stream.to_file('$dir', '{"compact_every": 1000}'));
+	INSERT INTO hang_t VALUES (1)});
+ok(wait_for_sql($node, q{SELECT last_batch_id FROM stream.queries WHERE name = 'hang'}, '0'), 'a batch is gathered');
+my $hang = $node->safe_psql('postgres', "SELECT id FROM stream.queries WHERE name = 'hang'");
+is(scalar(() = glob("$dir/stream-*-$hang-0-*")), 0, 'and not handed out');
+$node->safe_psql('postgres', 'INSERT INTO hang_t VALUES (2)');
+ok(wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity a JOIN stream.queries q USING (pid) WHERE q.name = 'hang' AND a.wait_event = 'PgSleep'}, '1'), 'the next one hangs');
+$node->safe_psql('postgres', "SELECT stream.stop_query('hang')");
+is(join('', map { slurp_file($_) } glob("$dir/stream-*-$hang-0-*")), qq({"id":1}\n), 'the query stops, and hands it out');
+
 # A finite query hands out what it has gathered when it ends.
 $node->safe_psql('postgres', "SELECT stream.create_query('finite', 'SELECT id FROM s', stream.to_file('$dir', '{\"compact_every\": 1000}'), trigger => stream.available_now(), options => '{\"max_rows_per_batch\": 1000}')");
 ok(status_is($node, 'finite', 'finished', 60), 'a finite query ends');
