@@ -35,7 +35,7 @@ sub closed { my ($history) = @_; return "SELECT string_agg(to_char(lower(w) AT T
 ok(wait_for_sql($node, closed('files'), '01 10:00=10, 02 10:00=10'), 'files: windows of the history close by itself, while nothing is live');
 ok(wait_for_sql($node, closed('past'), '01 09:00=10, 01 09:10=10'), 'table: so they do');
 $broker->send_value('live', 0, '{"id": 1, "at": "2026-03-04T10:00:00Z"}', '{"id": 2, "at": "2026-03-04T10:05:00Z"}');
-# One partition after the other is read: who is late, of an idle partition, is another matter.
+# One partition after the other: were the newer row read first, the older ones would be late.
 ok(wait_for_sql($node, 'SELECT string_agg(n::text, \' \') FROM (SELECT sum(num_input_rows) AS n FROM stream.progress GROUP BY query) p', '32 32'), 'a partition is read');
 $broker->send_value('live', 1, '{"id": 3, "at": "2026-03-04T10:11:30Z"}');
 ok(wait_for_sql($node, closed('files'), '01 10:00=10, 02 10:00=10, 03 10:00=10, 04 10:00=2'), 'files: live windows close, the history holds nobody any more');
